@@ -59,7 +59,7 @@ def commands(page: str) -> list[Command]:
     A command ending in a backslash goes on in the next line; ``# exit N`` at its end says that it
     must fail with that code. A block opened with ``console no-run`` is not run.
     """
-    found: list[Command] = []
+    found_commands: list[Command] = []
     fence = ""
     runs = False
     pending: tuple[int, str] | None = None
@@ -81,10 +81,12 @@ def commands(page: str) -> list[Command]:
         if pending[1].endswith("\\"):
             pending = (pending[0], pending[1][:-1].rstrip())
             continue
-        said = EXIT.search(pending[1])
-        found.append(Command(pending[0], EXIT.sub("", pending[1]), int(said[1]) if said else 0))
+        stated = EXIT.search(pending[1])
+        found_commands.append(
+            Command(pending[0], EXIT.sub("", pending[1]), int(stated[1]) if stated else 0)
+        )
         pending = None
-    return found
+    return found_commands
 
 
 def make_targets() -> set[str]:
@@ -103,15 +105,15 @@ def run_here(command: Command, folder: Path) -> str:
         here.chdir(folder)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
             code = tailback(arguments)
-    said = out.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
-    return problem(command, code, said)
+    output = out.buffer.getvalue().decode("utf-8", "replace")  # type: ignore[attr-defined]
+    return problem(command, code, output)
 
 
-def problem(command: Command, code: int, said: str) -> str:
+def problem(command: Command, code: int, output: str) -> str:
     """What went wrong if a command ended with this code, or nothing."""
     if code == command.exit_code:
         return ""
-    return f"exit code {code}, expected {command.exit_code}\n{said[-3000:]}"
+    return f"exit code {code}, expected {command.exit_code}\n{output[-3000:]}"
 
 
 def run_in_shell(command: Command, folder: Path) -> str:
@@ -200,15 +202,15 @@ def test_every_dependency_is_argued_for() -> None:
     assert "chromium" in debian
     names |= set(debian)
     page = (ROOT / "docs" / "reference" / "dependencies.md").read_text(encoding="utf-8")
-    told = {name for row in re.findall(r"^\| ([^|]*) \|", page, re.M) for name in row.split(", ")}
-    assert names <= told, f"dependencies.md does not name {', '.join(sorted(names - told))}"
+    argued = {name for row in re.findall(r"^\| ([^|]*) \|", page, re.M) for name in row.split(", ")}
+    assert names <= argued, f"dependencies.md does not name {', '.join(sorted(names - argued))}"
 
 
 def command(name: str) -> click.Command:
     """A command of the command line."""
-    found = cli.get_command(click.Context(cli), name)
-    assert found is not None, name
-    return found
+    subcommand = cli.get_command(click.Context(cli), name)
+    assert subcommand is not None, name
+    return subcommand
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -220,8 +222,8 @@ def test_examples_of_a_help_name_existing_things(name: str) -> None:
         if isinstance(called, click.Group):
             assert words[2] in called.commands, words
             called = called.commands[words[2]]
-        known = {option for part in called.params for option in part.opts} | {"--"}
-        assert {word for word in words if word.startswith("--")} <= known, words
+        options = {option for part in called.params for option in part.opts} | {"--"}
+        assert {word for word in words if word.startswith("--")} <= options, words
         missing = [w for w in words if w.startswith("examples/") and not (ROOT / w).exists()]
         assert not missing, f"'tailback {name} --help' names {missing}"
 

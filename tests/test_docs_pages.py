@@ -52,11 +52,11 @@ def links(page: Path) -> Iterator[tuple[Path, str, str]]:
 def anchors(page: Path) -> set[str]:
     """Anchors of a page's headings, as GitHub and the site make them."""
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
-    found = set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+    names = set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
     for title in re.findall(r"^#+ (.*)$", text, re.M):
         plain = re.sub(r"[^\w\s-]", "", title.strip().lower())
-        found.add(re.sub(r"\s", "-", plain))
-    return found
+        names.add(re.sub(r"\s", "-", plain))
+    return names
 
 
 def dead_links(page: Path) -> list[str]:
@@ -80,7 +80,11 @@ def unreachable(clicks: int) -> set[Path]:
 
 def test_links_lead_somewhere() -> None:
     checked = [*pages(), *STUDIES, *ROOT.glob("*.md"), *ROOT.glob("examples/**/*.md")]
-    dead = {str(page.relative_to(ROOT)): found for page in checked if (found := dead_links(page))}
+    dead = {
+        str(page.relative_to(ROOT)): dead_on_page
+        for page in checked
+        if (dead_on_page := dead_links(page))
+    }
     assert not dead
 
 

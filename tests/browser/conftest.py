@@ -16,8 +16,8 @@ from tests.factories.report_data import make_diagnosis, make_run
 @pytest.fixture(scope="module")
 def browser() -> Iterator[webdriver.Browser]:
     """A browser of its own for each file of tests."""
-    with webdriver.Browser() as found:
-        yield found
+    with webdriver.Browser() as window:
+        yield window
 
 
 @pytest.fixture(scope="module")

@@ -103,9 +103,9 @@ def test_the_slider_moves_the_network(browser: webdriver.Browser, page: Path) ->
 
 def test_keyboard_and_clicks_read_the_network(browser: webdriver.Browser, page: Path) -> None:
     """Arrow keys go from link to link, and what is said is of the step that is shown."""
-    said = "return document.getElementById('place').textContent"
+    place_text = "return document.getElementById('place').textContent"
     browser.open(page)
-    assert browser.run(said) == ""
+    assert browser.run(place_text) == ""
     before = picture(browser, "network")
     for key, place in (
         (RIGHT, "r12"),
@@ -117,13 +117,13 @@ def test_keyboard_and_clicks_read_the_network(browser: webdriver.Browser, page: 
         (UP, "r12"),
     ):
         browser.press("#network", key)
-        assert browser.run(said).startswith(f"{place}: "), (key, place)
+        assert browser.run(place_text).startswith(f"{place}: "), (key, place)
     assert picture(browser, "network") != before
     for _ in range(16):
         browser.press("#network", RIGHT)
-    assert browser.run(said).startswith("r28: "), "the next panel follows"
+    assert browser.run(place_text).startswith("r28: "), "the next panel follows"
     browser.press("#network", UP)
-    assert browser.run(said).startswith("r3: "), "and the one before, from its end"
+    assert browser.run(place_text).startswith("r3: "), "and the one before, from its end"
     for _ in range(3):
         browser.press("#network", LEFT)
     amounts = []
@@ -133,17 +133,17 @@ def test_keyboard_and_clicks_read_the_network(browser: webdriver.Browser, page: 
             "s.dispatchEvent(new Event('input'))",
             step,
         )
-        amounts.append(browser.run(said))
+        amounts.append(browser.run(place_text))
     assert amounts == ["r0: 45.0 %", "r0: 3.0 %"]
     browser.press("#network", ESCAPE)
-    assert browser.run(said) == ""
+    assert browser.run(place_text) == ""
     browser.run(
         "const c = document.getElementById('network'), b = c.getBoundingClientRect();"
         "const at = {clientX: b.left + 6, clientY: b.top + 20, bubbles: true};"
         "c.dispatchEvent(new MouseEvent('click', at));"
         "c.dispatchEvent(new PointerEvent('pointerleave', at))"
     )
-    assert browser.run(said).startswith("r12: ")
+    assert browser.run(place_text).startswith("r12: ")
 
 
 def test_a_full_counter_is_a_lower_bound(browser: webdriver.Browser, page: Path) -> None:
@@ -152,10 +152,10 @@ def test_a_full_counter_is_a_lower_bound(browser: webdriver.Browser, page: Path)
         "const s = document.getElementById('step'); s.value = '0';"
         "s.dispatchEvent(new Event('input'))"
     )
-    said, seen = "return document.getElementById('place').textContent", set()
+    place_text, seen = "return document.getElementById('place').textContent", set()
     for key in (RIGHT, RIGHT, DOWN, DOWN, DOWN, LEFT):
         browser.press("#network", key)
-        seen.add(browser.run(said))
+        seen.add(browser.run(place_text))
     assert "r5: ≥ 45.0 %" in seen and "r0: 45.0 %" in seen, seen
     browser.press("#graph", ESCAPE)
     details = set()

@@ -76,11 +76,11 @@ def test_numbers_and_colours_are_those_of_the_tables(
             assert colour(browser, *place(browser, rank, start + at)) == KIND_COLOURS[what]
         x, y = place(browser, rank, start + middles[kind])
         point(browser, ("pointermove", x, y), ("pointerdown", x, y), ("pointerup", x, y))
-        said = text(browser, "ranks-tip").split("\n")
-        assert said[0] == f"rank {rank} on host{rank:02d}"
-        assert said[1].endswith("mostly in " + ("MPI_Recv" if rank % 2 else "MPI_Allreduce"))
+        tip = text(browser, "ranks-tip").split("\n")
+        assert tip[0] == f"rank {rank} on host{rank:02d}"
+        assert tip[1].endswith("mostly in " + ("MPI_Recv" if rank % 2 else "MPI_Allreduce"))
         name = "late sender" if rank % 2 else "wait at N×N collective"
-        assert said[2:] == [f"{name} 1 µs (100 %)"]
+        assert tip[2:] == [f"{name} 1 µs (100 %)"]
         waited = sum(wait_ps(rank, each) for each in range(STEPS)) / 1e6
         assert f"Whole run: waited {waited:g} µs." in text(browser, "rank-detail")
 
@@ -120,9 +120,9 @@ def test_an_interval_has_its_messages_lines_and_links(
     )
     link, share = re.fullmatch(r"(.*) (\d+) %", name).groups()  # type: ignore[union-attr]
     browser.settle()
-    said = text(browser, "chosen")
-    assert said.startswith(f"{link}: congested ")
-    assert round(float(re.search(r"congested ([\d.]+) %", said)[1])) == int(share)  # type: ignore[index]
+    sentence = text(browser, "chosen")
+    assert sentence.startswith(f"{link}: congested ")
+    assert round(float(re.search(r"congested ([\d.]+) %", sentence)[1])) == int(share)  # type: ignore[index]
 
 
 def test_rows_are_sorted_by_the_time_they_waited(
@@ -133,16 +133,16 @@ def test_rows_are_sorted_by_the_time_they_waited(
         "const s = document.getElementById('rank-sort'); s.value = 'wait';"
         "s.dispatchEvent(new Event('change'))"
     )
-    found = []
+    ranks = []
     for row in range(16):
         x, y = place(browser, row, 1_000_000)
         point(browser, ("pointermove", x, y))
         rank = re.match(r"rank (\d+) ", text(browser, "ranks-tip"))
         assert rank is not None
-        found.append(int(rank[1]))
+        ranks.append(int(rank[1]))
     total = {rank: sum(wait_ps(rank, step) for step in range(STEPS)) for rank in range(16)}
-    assert found == sorted(total, key=lambda rank: (-total[rank], rank))
-    assert found != list(range(16))
+    assert ranks == sorted(total, key=lambda rank: (-total[rank], rank))
+    assert ranks != list(range(16))
 
 
 def test_rank_and_time_span_are_chosen_everywhere(

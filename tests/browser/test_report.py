@@ -30,9 +30,9 @@ VIEWS = ("fabric", "raster", "course", "matrix", "flame")
 
 def picture(browser: webdriver.Browser, canvas: str) -> str:
     browser.settle()
-    found = browser.run("return document.getElementById(arguments[0]).toDataURL()", canvas)
-    assert isinstance(found, str)
-    return found
+    url = browser.run("return document.getElementById(arguments[0]).toDataURL()", canvas)
+    assert isinstance(url, str)
+    return url
 
 
 def choose(browser: webdriver.Browser, control: str, value: str) -> None:
@@ -138,14 +138,14 @@ def test_selection_joins_table_and_plots(browser: webdriver.Browser, plain: Path
 
 
 def test_no_congested_sample_is_an_upper_bound(browser: webdriver.Browser, plain: Path) -> None:
-    found = link_estimates(FigureData(make_run()).samples)
-    row = found.filter(pl.col("congested_samples") == 0).sort("samples").row(-1, named=True)
+    estimates = link_estimates(FigureData(make_run()).samples)
+    row = estimates.filter(pl.col("congested_samples") == 0).sort("samples").row(-1, named=True)
     browser.open(plain)
     browser.run(f"location.hash = '#where?link={row['link']}'")
     browser.reload()
-    said = browser.run("return document.getElementById('detail').innerText")
+    detail = browser.run("return document.getElementById('detail').innerText")
     bound = f"≤ {100 * row['fraction_high']:.1f} % (95 %): none of {row['samples']} samples"
-    assert bound in said, said
+    assert bound in detail, detail
 
 
 def test_a_time_span_has_its_own_interval(browser: webdriver.Browser, plain: Path) -> None:
@@ -156,9 +156,9 @@ def test_a_time_span_has_its_own_interval(browser: webdriver.Browser, plain: Pat
         if span is not None:
             drag(browser, "course", *span, 0.5)
             browser.settle()
-        said = browser.run("return document.getElementById('detail').innerText")
-        ends = re.search(r"\(95 %: ([\d.]+) to ([\d.]+) %\)", said)
-        assert ends is not None, said
+        detail = browser.run("return document.getElementById('detail').innerText")
+        ends = re.search(r"\(95 %: ([\d.]+) to ([\d.]+) %\)", detail)
+        assert ends is not None, detail
         assert float(ends[1]) < float(ends[2])
         seen.add(ends[0])
     assert len(seen) == 2
@@ -168,8 +168,8 @@ def pictures(browser: webdriver.Browser) -> dict[str, str]:
     return {canvas: picture(browser, canvas) for canvas in VIEWS}
 
 
-def differ(one: dict[str, str], other: dict[str, str]) -> set[str]:
-    return {canvas for canvas in VIEWS if one[canvas] != other[canvas]}
+def differ(first: dict[str, str], other: dict[str, str]) -> set[str]:
+    return {canvas for canvas in VIEWS if first[canvas] != other[canvas]}
 
 
 def drag(browser: webdriver.Browser, canvas: str, start: float, end: float, down: float) -> None:
@@ -228,9 +228,9 @@ def test_a_time_span_changes_the_links(browser: webdriver.Browser, plain: Path) 
     browser.run("document.querySelector('#where tr[data-link]').click()")
     text = browser.run("return document.getElementById('detail').innerText")
     browser.run("document.getElementById('all-time').click()")
-    whole = browser.run("return document.getElementById('detail').innerText")
+    run_detail = browser.run("return document.getElementById('detail').innerText")
     samples = [
-        int(t.split("Hop samples\n")[1].split("\n")[0].replace(",", "")) for t in (text, whole)
+        int(t.split("Hop samples\n")[1].split("\n")[0].replace(",", "")) for t in (text, run_detail)
     ]
     assert 0 < samples[0] < samples[1]
     browser.press("#course", ESCAPE)
@@ -241,21 +241,22 @@ def test_every_frame_together_is_the_whole_run(browser: webdriver.Browser, plain
     """What the frames carry sums to what the whole run shows, link by link."""
     browser.open(plain)
     rows = browser.run("return document.querySelectorAll('tr[data-link]').length")
-    said = []
+    details = []
     for span in ((0.05, 0.999), (0.5, 0.6)):
         texts = []
         for row in range(0, rows, 4):
             browser.run("document.querySelectorAll('tr[data-link]')[arguments[0]].click()", row)
             texts.append(browser.run("return document.getElementById('detail').innerText"))
-        whole = texts if not said else said[0][0]
+        run_texts = texts if not details else details[0][0]
         drag(browser, "course", *span, 0.5)
-        found = []
+        span_texts = []
         for row in range(0, rows, 4):
             browser.run("document.querySelectorAll('tr[data-link]')[arguments[0]].click()", row)
-            found.append(browser.run("return document.getElementById('detail').innerText"))
-        said.append((whole, found))
+            span_texts.append(browser.run("return document.getElementById('detail').innerText"))
+        details.append((run_texts, span_texts))
     samples = [
-        [hop_samples(text) for text in texts] for texts in (said[0][0], said[0][1], said[1][1])
+        [hop_samples(text) for text in texts]
+        for texts in (details[0][0], details[0][1], details[1][1])
     ]
     assert samples[0] == samples[1] != samples[2]
 
@@ -529,14 +530,14 @@ def test_the_search_box_finds_what_has_a_name(browser: webdriver.Browser, plain:
     browser.press("body", "/")
     assert browser.run("return document.activeElement.id") == "find"
     for query, kind in (("node0003", "host"), ("leaf000[17]", "link")):
-        found = browser.run(
+        first_match = browser.run(
             "const box = document.getElementById('find'); box.value = arguments[0];"
             "box.dispatchEvent(new Event('input'));"
             "const first = document.querySelector('#found li').textContent;"
             "box.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'})); return first",
             query,
         )
-        assert found.startswith(kind) and query in found
+        assert first_match.startswith(kind) and query in first_match
         browser.settle()
         assert query in browser.run("return document.getElementById('detail').innerText")
         # The arrow keys go on from there.
@@ -563,13 +564,13 @@ def test_a_long_table_is_folded(browser: webdriver.Browser, plain: Path) -> None
         == 11
     )
     name = browser.run(rows + f"return t.tBodies[0].rows[{every - 2}].cells[0].textContent")
-    found = browser.run(
+    rows_seen = browser.run(
         rows + "const box = t.previousElementSibling; box.value = arguments[0];"
         "box.dispatchEvent(new Event('input')); const out = seen().map(r => r.textContent);"
         "box.value = ''; box.dispatchEvent(new Event('input')); return out",
         name,
     )
-    assert any(name in text for text in found)
+    assert any(name in text for text in rows_seen)
     browser.run(rows + "t.nextElementSibling.click()")
     assert browser.run(rows + "return seen().length") == every
 
@@ -586,8 +587,8 @@ def test_tables_sort_and_filter(browser: webdriver.Browser, plain: Path) -> None
         ".map(r => Number(r.cells[head.cellIndex].dataset.value))"
     )
     opened = browser.run(column + values)
-    found = browser.run(column + "head.querySelector('button').click();" + values)
-    assert found == sorted(opened, reverse=True) != opened
+    descending = browser.run(column + "head.querySelector('button').click();" + values)
+    assert descending == sorted(opened, reverse=True) != opened
     browser.run(column + "head.querySelector('button').click();")
     assert browser.run(column + "head.querySelector('button').click();" + values) == opened
     left = browser.run(

@@ -63,11 +63,11 @@ def test_the_course_of_change_is_that_of_tables(browser: webdriver.Browser, page
         if any(load.samples[frame] < 10 for load in loads):
             assert "few samples" in line or "no samples" in line
             continue
-        found = re.search(r": ([\d.]+) → ([\d.]+) %, (-?[\d.]+) points", line)
-        assert found is not None, line
+        figures = re.search(r": ([\d.]+) → ([\d.]+) %, (-?[\d.]+) points", line)
+        assert figures is not None, line
         values = [100 * float(load.raw_fraction[frame]) for load in loads]
         wanted = [*values, values[1] - values[0]]
-        assert [float(part) for part in found.groups()] == pytest.approx(wanted, abs=0.06)
+        assert [float(part) for part in figures.groups()] == pytest.approx(wanted, abs=0.06)
         seen += 1
     assert seen >= 3
 
@@ -105,19 +105,19 @@ def test_a_copied_command_computes_what_is_shown(browser: webdriver.Browser, pag
     command = str(browser.run("return document.getElementById('command').textContent"))
     assert command.startswith("python -c ")
     words = command.replace("python", f"'{sys.executable}'", 1)
-    found = subprocess.run(
+    output = subprocess.run(
         ["sh", "-c", words], cwd=pages, capture_output=True, text=True, check=True
     ).stdout
     cells = [
         cell.strip()
-        for cell in found.splitlines()
+        for cell in output.splitlines()
         if f"│ {row['link']} " in cell
         for cell in cell.strip("│").split("┆")
     ]
     assert int(cells[1]) == row["samples"]
     assert float(cells[3]) == pytest.approx(row["fraction"], abs=1e-6)
-    said = browser.run("return document.getElementById('detail').innerText")
-    alone = re.search(r"From its own samples alone\s*([\d.]+) %", said)
+    detail = browser.run("return document.getElementById('detail').innerText")
+    alone = re.search(r"From its own samples alone\s*([\d.]+) %", detail)
     assert alone is not None
     assert float(alone[1]) == pytest.approx(100 * float(cells[3]), abs=0.06)
 
@@ -138,8 +138,8 @@ def test_every_flame_graph_rank_has_a_name(browser: webdriver.Browser, pages: Pa
     )
     for tip in tips:
         name = tip.rpartition(": ")[0]
-        if one := re.fullmatch(r"rank (\d+)", name):
-            seen.add(int(one[1]))
+        if rank := re.fullmatch(r"rank (\d+)", name):
+            seen.add(int(rank[1]))
         elif more := re.fullmatch(r"\d+ more ranks?: (.*)", name):
             for part in more[1].replace(", …", "").split(", "):
                 first, _, last = part.partition("–")

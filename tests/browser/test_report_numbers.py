@@ -118,11 +118,13 @@ def test_the_drawn_course_is_that_of_the_simulator(
         browser.run(POINT, ((first + last) / 2 - start) / (end - start))
         browser.settle()
         tip = browser.run("return document.querySelector('#time_course ~ .tip').textContent")
-        line = next(one for one in tip.split("\n") if one.startswith("leaf → aggregation"))
-        found = re.search(r": ([\d.]+) % \(95 %: ([\d.]+) to ([\d.]+) %\)", line)
-        share, low, high = (float(part) / 100 for part in found.groups()) if found else (0, 0, 0)
+        line = next(row for row in tip.split("\n") if row.startswith("leaf → aggregation"))
+        figures = re.search(r": ([\d.]+) % \(95 %: ([\d.]+) to ([\d.]+) %\)", line)
+        share, low, high = (
+            (float(part) / 100 for part in figures.groups()) if figures else (0, 0, 0)
+        )
         apart += abs(share * reached[window] - met[window])
-        if found:
+        if figures:
             held.append(low - 1e-3 <= met[window] / reached[window] <= high + 1e-3)
     assert len(held) > 20 and sum(met) > 10_000
     assert apart / sum(met) < 0.02
@@ -159,10 +161,10 @@ def test_ten_links_have_the_colour_of_their_estimate(
     names = {name: link for link, name in enumerate(evidence.link_names)}
     with browser.wide(width):
         browser.open(plain)
-        found = browser.run(SWEEP, pitch)
+        tips = browser.run(SWEEP, pitch)
     sure = {
-        names[name]: said
-        for name, said in found.items()
+        names[name]: tip_text
+        for name, tip_text in tips.items()
         # Those that are not striped as uncertain, beyond 20 points.
         if name in names and 1.96 * error[names[name]] < 0.19 and estimate[names[name]] > 0
     }

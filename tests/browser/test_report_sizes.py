@@ -46,8 +46,8 @@ def test_ticks_of_histograms_are_edges_of_their_classes(
         ticks.append([text for text, _, y in texts if 10 < title - y < 20])
     powers = [int(text.replace(",", "")) for text in ticks[0]]
     assert powers[0] == 1 and all(power & (power - 1) == 0 for power in powers)
-    whole = [int(text.replace("−", "-")) for text in ticks[1]]
-    assert 0 in whole and whole == [-each for each in reversed(whole)]
+    edges = [int(text.replace("−", "-")) for text in ticks[1]]
+    assert 0 in edges and edges == [-each for each in reversed(edges)]
 
 
 def test_times_below_a_narrow_raster_do_not_overlap(

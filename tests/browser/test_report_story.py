@@ -35,23 +35,23 @@ def test_the_first_screen_leads_from_cause_to_remedy(
     run = make_run()
     diagnosis = make_diagnosis(run)
     browser.open(plain)
-    found = steps(browser)
-    assert list(found) == ["Cause", "Root links", "Phase and call", "Remedy"]
-    assert max(step["bottom"] for step in found.values()) < 720
-    assert found["Cause"]["items"] == ["Placement"]
-    assert found["Cause"]["note"] == "86 % of the congested packets"
+    parts = steps(browser)
+    assert list(parts) == ["Cause", "Root links", "Phase and call", "Remedy"]
+    assert max(step["bottom"] for step in parts.values()) < 720
+    assert parts["Cause"]["items"] == ["Placement"]
+    assert parts["Cause"]["note"] == "86 % of the congested packets"
     estimate = FigureData(run).load().shrunk
     assert estimate is not None
     # The surest of the roots of this cause.
     roots = sorted(diagnosis.findings[0].links, key=lambda link: -estimate.low[link.link])
-    assert found["Root links"]["items"] == [link.name for link in roots[:2]]
+    assert parts["Root links"]["items"] == [link.name for link in roots[:2]]
     lines = by_call_site(attribute(run))[:2]
-    assert found["Phase and call"]["items"] == [
+    assert parts["Phase and call"]["items"] == [
         f"{line.phase}: {line.line}" if line.phase not in line.line else line.line for line in lines
     ]
     assert diagnosis.remedy is not None
-    assert found["Remedy"]["items"] == [diagnosis.remedy.action]
-    assert "28 % less time, 61.2 µs → 44 µs" in found["Remedy"]["note"]
+    assert parts["Remedy"]["items"] == [diagnosis.remedy.action]
+    assert "28 % less time, 61.2 µs → 44 µs" in parts["Remedy"]["note"]
     # Steps lead to what they name.
     browser.run("document.querySelectorAll('.story a')[0].click()")
     browser.wait(f"return document.getElementById('detail').dataset.link === '{roots[0].link}'")

@@ -52,9 +52,9 @@ def test_more_congested_packets_than_packets_is_unknown(
     browser.open(path)
     browser.run(f"location.hash = '#where?link={link}'")
     browser.reload()
-    said = browser.run(DETAIL)
-    assert "unknown: significantly more congested packets than packets" in said
-    assert "not possible" in said and "100.0 %" not in said
+    detail = browser.run(DETAIL)
+    assert "unknown: significantly more congested packets than packets" in detail
+    assert "not possible" in detail and "100.0 %" not in detail
     fraction = FigureData(changed(run, samples=samples)).load().fraction
     assert not np.isnan(fraction[link]), "with its own samples it is known"
 
@@ -64,9 +64,9 @@ def test_intervals_that_break_their_promise_are_red(
 ) -> None:
     run = make_run()
     browser.open(written(tmp_path, run))
-    said = browser.run("return document.getElementById('coverage').textContent")
+    coverage = browser.run("return document.getElementById('coverage').textContent")
     # Of the fabricated run; nothing in it is off by more than chance.
-    assert "95 % intervals" in said
+    assert "95 % intervals" in coverage
     colours = "return getComputedStyle(document.getElementById('coverage')).color"
     usual = browser.run(colours)
     # Half of the truth moved by 20 points: most intervals miss it.
@@ -84,10 +84,10 @@ def test_intervals_that_break_their_promise_are_red(
         .alias("observed_congested_packets")
     )
     browser.open(written(tmp_path, changed(run, truth=moved)))
-    said = browser.run("return document.getElementById('coverage').textContent")
-    shares = [float(share) for share in re.findall(r"([\d.]+) % of", said)]
+    coverage = browser.run("return document.getElementById('coverage').textContent")
+    shares = [float(share) for share in re.findall(r"([\d.]+) % of", coverage)]
     assert shares and min(shares) < 90
-    assert "fewer than 95 % by more than chance explains" in said
+    assert "fewer than 95 % by more than chance explains" in coverage
     assert browser.run(colours) != usual == "rgb(27, 36, 48)"
 
 
@@ -125,14 +125,14 @@ def test_windows_with_few_samples_are_in_no_figure(
         browser.run(point, "time_course", (window + 0.5) / windows, 120)
         browser.settle()
         for line in browser.run(tip, "time_course")[2:]:
-            name, _, told = line.partition(": ")
+            name, _, estimate = line.partition(": ")
             tier, direction = {
                 "leaf → host": (0, "down"),
                 "leaf → aggregation": (1, "up"),
                 "aggregation → leaf": (1, "down"),
             }[name]
             n = counts.filter(window=window, tier=tier, direction=direction)["hop_samples"].sum()
-            assert ("few" in told or "no samples" in told) == (n < 10), (line, n)
+            assert ("few" in estimate or "no samples" in estimate) == (n < 10), (line, n)
             few += n < 10
     assert few > 5
     # Links against time: no row of links has ten samples in a window, so a line of text is enough.
@@ -151,9 +151,9 @@ def test_links_without_congested_samples_have_an_upper_bound(
     browser.open(path)
     browser.run(f"location.hash = '#where?link={link}'")
     browser.reload()
-    said = browser.run(DETAIL)
-    assert re.search(r"≤ [\d.]+ % \(95 %\): none of \d+ samples", said), said
-    assert "0.0 % ±" not in said
+    detail = browser.run(DETAIL)
+    assert re.search(r"≤ [\d.]+ % \(95 %\): none of \d+ samples", detail), detail
+    assert "0.0 % ±" not in detail
 
 
 def test_steps_that_were_not_simulated_are_marked(

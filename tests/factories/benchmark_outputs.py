@@ -180,7 +180,7 @@ def nccl_json(hosts: tuple[str, ...] = ("n0", "n1")) -> str:
     results = []
     for i, size in enumerate(1 << k for k in range(3, 28)):
         us = (30 + size / RATE) * wobble(i)
-        one = {"time": us, "alg_bw": size / us / 1e3, "bus_bw": size / us / 1e3, "nwrong": 0.0}
+        times = {"time": us, "alg_bw": size / us / 1e3, "bus_bw": size / us / 1e3, "nwrong": 0.0}
         results.append(
             {
                 "size": size,
@@ -188,8 +188,8 @@ def nccl_json(hosts: tuple[str, ...] = ("n0", "n1")) -> str:
                 "type": "float",
                 "redop": "sum",
                 "root": "    -1",
-                "out_of_place": one,
-                "in_place": one,
+                "out_of_place": times,
+                "in_place": times,
             }
         )
     ranks = [

@@ -59,9 +59,12 @@ def pcap(
     magic = 0xA1B23C4D if unit_ns == 1 else 0xA1B2C3D4
     data = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snap, link)
     for time, frame in frames:
-        seconds, rest = divmod(time, 10**9)
+        seconds, fraction_ns = divmod(time, 10**9)
         kept = frame[:snap]
-        data += struct.pack(order + "IIII", seconds, rest // unit_ns, len(kept), len(frame)) + kept
+        data += (
+            struct.pack(order + "IIII", seconds, fraction_ns // unit_ns, len(kept), len(frame))
+            + kept
+        )
     path.write_bytes(data)
     return path
 
@@ -92,9 +95,9 @@ def erf(path: Path, frames: Frames, kind: int) -> Path:
     """Write ERF records of type 21 (InfiniBand) or 2 (Ethernet)."""
     data = b""
     for time, frame in frames:
-        seconds, rest = divmod(time, 10**9)
+        seconds, fraction_ns = divmod(time, 10**9)
         pad = bytes(2) if kind == 2 else b""
-        data += struct.pack("<QBB", (seconds << 32) | ((rest << 32) // 10**9), kind, 4)
+        data += struct.pack("<QBB", (seconds << 32) | ((fraction_ns << 32) // 10**9), kind, 4)
         data += struct.pack(">HHH", 16 + len(pad) + len(frame), 0, len(frame)) + pad + frame
     path.write_bytes(data)
     return path

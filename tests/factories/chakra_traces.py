@@ -50,9 +50,9 @@ def node(
     if packed and after:
         out += field(5, b"".join(map(varint, after)))
     else:
-        out += b"".join(field(4, one) for one in after)
+        out += b"".join(field(4, dependency) for dependency in after)
     out += field(7, duration) if duration else b""
-    return out + b"".join(field(10, attribute(*one)) for one in attributes.items())
+    return out + b"".join(field(10, attribute(*item)) for item in attributes.items())
 
 
 def compute(number: int, duration: int, after: Sequence[int] = ()) -> bytes:
@@ -73,6 +73,6 @@ def receive(number: int, source: int, size: int, tag: int, after: Sequence[int] 
 def write(folder: Path, *ranks: Sequence[bytes]) -> Path:
     """The traces of all ranks; returns the folder."""
     for rank, nodes in enumerate(ranks):
-        data = b"".join(varint(len(one)) + one for one in (METADATA, *nodes))
+        data = b"".join(varint(len(message)) + message for message in (METADATA, *nodes))
         (folder / f"step.{rank}.et").write_bytes(data)
     return folder

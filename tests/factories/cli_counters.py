@@ -25,11 +25,11 @@ def plain(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+def print_counters(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
     """What the command prints; no line is wider than a screen."""
-    found = tailback(["counters", *(str(a) for a in arguments)])
+    exit_code = tailback(["counters", *(str(a) for a in arguments)])
     captured = capsys.readouterr()
-    assert found == code, captured.err
+    assert exit_code == code, captured.err
     if "json" not in arguments:
         assert max(map(len, captured.out.split("\n"))) < 80
         assert captured.out.count("\n") <= 50

@@ -107,7 +107,7 @@ def counted(
 def joined(
     fabric: Fabric,
     intervals: pl.DataFrame,
-    own: Sent,
+    sent: Sent,
     *,
     seconds: float = 10.0,
     origin: int | None = UTC,
@@ -116,7 +116,7 @@ def joined(
     return join_counters(
         intervals,
         fabric,
-        own,
+        sent,
         elapsed_ps=round(seconds * 1e12),
         origin_unix_ns=origin,
         lossy=False,

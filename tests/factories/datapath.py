@@ -182,7 +182,7 @@ class Visits:
     def received(self) -> set[tuple[int, bool, int, int]]:
         """What receivers of the Rust scheme conclude: packet, about congestion, seen, weight."""
         size = 1 if self.sampling.scheme == "full" else 3
-        found = _core.run_scheme(
+        received = _core.run_scheme(
             self.sampling.scheme.replace("-", "_"),
             self.ids,
             np.full(len(self.ids), self.hops, np.uint8),
@@ -192,7 +192,7 @@ class Visits:
             bits=max(self.sampling.hash_bits, 1),
             size=size,
         )
-        columns = (found[name].tolist() for name in ("packet", "congested", "seen", "weight"))
+        columns = (received[name].tolist() for name in ("packet", "congested", "seen", "weight"))
         return {(p, bool(c), s, round(w)) for p, c, s, w in zip(*columns, strict=True)}
 
     def concluded(

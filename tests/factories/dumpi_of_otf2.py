@@ -12,7 +12,7 @@ BYTE = 2
 _ROOTED = ("MPI_Bcast", "MPI_Gather", "MPI_Scatter", "MPI_Reduce")
 
 
-def whole(script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def with_init_and_finalize(script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The events between those of MPI_Init and MPI_Finalize that a DUMPI file is written with."""
     last = script[-1][0]
     return [
@@ -70,8 +70,8 @@ class _Rank:
                 records.append(event[1:])
             elif call and event[2] == call[2]:
                 if call[2] not in ("MPI_Init", "MPI_Finalize"):
-                    given = self._arguments(call, records, came)
-                    out.append((call[0], event[0], call[2], given))
+                    arguments = self._arguments(call, records, came)
+                    out.append((call[0], event[0], call[2], arguments))
                 call = ()
         return out
 
@@ -97,8 +97,8 @@ class _Rank:
                 "comm": sent["comm"],
                 "status": received["status"],
                 **{
-                    key: one[of]
-                    for one, keys in (
+                    key: side[of]
+                    for side, keys in (
                         (
                             sent,
                             {
@@ -158,7 +158,7 @@ class _Rank:
     def _collective(self, name: str, record: tuple[Any, ...]) -> dict[str, Any]:
         _, _, comm, root, sent, received = record
         size = max(sent, received)
-        given = {
+        arguments = {
             "comm": self.handles[comm],
             "count": size,
             "datatype": BYTE,
@@ -169,4 +169,4 @@ class _Rank:
             "recvtype": BYTE,
             "commrank": self.members[comm].index(self.rank),
         }
-        return given | ({"root": root} if name in _ROOTED else {})
+        return arguments | ({"root": root} if name in _ROOTED else {})

@@ -108,7 +108,7 @@ def binary(
     """A binary file with these calls between MPI_Init and MPI_Finalize."""
     stream = struct.pack(">II", 0, of.clock_s)
     end = 0
-    for enter, leave, name, given in _whole(script):
+    for enter, leave, name, values in _whole(script):
         end = leave
         if name == "MPI_Init":
             number, arguments = 124, struct.pack(">ii", 1, 5) + b"./mpi"
@@ -116,11 +116,11 @@ def binary(
             signature = SIGNATURES[name]
             number = signature.number
             arguments = b"".join(
-                _encoded(code, given.get(one))
-                for code, one in zip(signature.codes, signature.arguments, strict=True)
-                if code not in "xXy" or given["commrank"] == given["root"]
+                _encoded(code, values.get(argument))
+                for code, argument in zip(signature.codes, signature.arguments, strict=True)
+                if code not in "xXy" or values["commrank"] == values["root"]
             )
-        stream += struct.pack(">HBH", number, 64 | 8 * of.wall | 4 | 3, given.get("thread", 0))
+        stream += struct.pack(">HBH", number, 64 | 8 * of.wall | 4 | 3, values.get("thread", 0))
         stream += struct.pack(">HIHI", 0, enter, 0, leave) * (1 + of.wall) + arguments
     assert end < 2**32
     stream += struct.pack(">H", _END)
@@ -128,24 +128,24 @@ def binary(
     body = len(_MAGIC)
     header = body + len(stream)
     described = bytes(version) + struct.pack(">qh", of.start_s, len(of.host)) + of.host.encode()
-    whole = _MAGIC + stream + described + sizes
+    contents = _MAGIC + stream + described + sizes
     parts = (header + len(described), 0, 0, header, body, header, header)
-    return whole + _MAGIC + struct.pack(">7Q", *parts)
+    return contents + _MAGIC + struct.pack(">7Q", *parts)
 
 
 def text(script: Script, of: Recorder = RECORDER) -> str:
     """What dumpi2ascii prints of these calls."""
     start = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(of.start_s))
     out = ["version=1.0.0", f"starttime={start}", f"hostname={of.host}", "meshdim=0"]
-    for enter, leave, name, given in _whole(script):
+    for enter, leave, name, values in _whole(script):
         times = [
             f"{(of.clock_s + now // 10**9) * of.wall}.{now % 10**9 * of.wall:09d}, cputime "
-            f"0.{now % 10**9:09d} seconds in thread {given.get('thread', 0)}."
+            f"0.{now % 10**9:09d} seconds in thread {values.get('thread', 0)}."
             for now in (enter, leave)
         ]
         out.append(f"{name} entering at walltime {times[0]}")
         for key in SIGNATURES[name].arguments if name in SIGNATURES else ():
-            value = given.get(key, "<IGNORED>")
+            value = values.get(key, "<IGNORED>")
             out.append(_argument(key, value))
         out.append(f"{name} returning at walltime {times[1]}")
     out += ["Total keyvals: 0", "MPI_Send called 0 times and ignored 0 times"]
@@ -183,9 +183,9 @@ def _argument(key: str, value: Any) -> str:
 
 def everything(files: Sequence[Path]) -> dict[str, Any]:
     """All that is read from the files of all ranks."""
-    reader, found = read_files(files)
+    reader, tables = read_files(files)
     posts, computes = reader.posts()
-    return {**found, "posts": posts, "computes": computes}
+    return {**tables, "posts": posts, "computes": computes}
 
 
 def _whole(script: Script) -> list[tuple[int, int, str, dict[str, Any]]]:

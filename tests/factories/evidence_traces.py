@@ -47,12 +47,12 @@ def receive(enter: int, leave: int, source: int, tag: int = 7, size: int = 1024)
 
 def shifted(script: Script, by: int) -> Script:
     """The script by a clock that is ahead by so much."""
-    return [(time + by, *rest) for time, *rest in script]
+    return [(time + by, *call) for time, *call in script]
 
 
 def stretched(script: Script, factor: int) -> Script:
     """The script with everything so many times as long."""
-    return [(time * factor, *rest) for time, *rest in script]
+    return [(time * factor, *call) for time, *call in script]
 
 
 def late_sender() -> list[Script]:

@@ -29,17 +29,24 @@ def schedule(*ranks: Sequence[Operation], more: bytes = b"") -> bytes:
     for part in parts:
         table += struct.pack("<QQ", begin, begin + len(part))
         begin += len(part)
-    cores = max((one.core for operations in ranks for one in operations), default=0)
+    cores = max((operation.core for operations in ranks for operation in operations), default=0)
     return struct.pack("<QIBB", 4223, len(parts), cores, 0) + table + b"".join(parts)
 
 
 def _part(operations: Sequence[Operation], more: bytes) -> bytes:
-    roots = [n for n, one in enumerate(operations) if not one.ended + one.begun]
+    roots = [n for n, operation in enumerate(operations) if not operation.ended + operation.begun]
     records, appendix = b"", list[int]()
-    for number, one in enumerate(operations):
-        requirements = len(one.ended) + len(one.begun)
+    for number, operation in enumerate(operations):
+        requirements = len(operation.ended) + len(operation.begun)
         records += struct.pack(
-            "<IBIQIBB", requirements, one.kind, one.peer, one.amount, one.tag, one.core, 0
+            "<IBIQIBB",
+            requirements,
+            operation.kind,
+            operation.peer,
+            operation.amount,
+            operation.tag,
+            operation.core,
+            0,
         )
         for name in ("ended", "begun"):
             later = [n for n, other in enumerate(operations) if number in getattr(other, name)]

@@ -40,7 +40,7 @@ def missing() -> list[str]:
     """Debian packages that are not installed."""
     needed = {"ibsim-utils": shutil.which("ibsim"), "opensm": find_opensm()}
     needed["ibsim-utils"] = needed["ibsim-utils"] and PRELOAD
-    return [name for name, found in needed.items() if not found]
+    return [name for name, available in needed.items() if not available]
 
 
 def find_opensm() -> str | None:
@@ -242,13 +242,13 @@ class Subnet:
 
 
 def wait_for(
-    said: Callable[[], bool], seconds: float, alive: Callable[[], bool] = lambda: True
+    condition: Callable[[], bool], seconds: float, alive: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Wait until ``said`` is true; False when it takes too long or ``alive`` is not any more."""
+    """Wait until ``condition`` is true; False on a time-out or when ``alive`` is false."""
     end = time.monotonic() + seconds
-    while not said():
+    while not condition():
         if time.monotonic() > end or not alive():
-            return said()
+            return condition()
         time.sleep(0.02)
     return True
 

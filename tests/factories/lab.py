@@ -79,8 +79,8 @@ def up(spec: LabSpec) -> Iterator[Plan]:
 def left_over(plan: Plan) -> list[str]:
     """What of a lab is on this machine: namespaces and its folder."""
     folder = fabric.STATE / plan.spec.name
-    found = system.existing([plan.namespace(node) for node in plan.nodes])
-    return found + ([str(folder)] if folder.exists() else [])
+    namespaces = system.existing([plan.namespace(node) for node in plan.nodes])
+    return namespaces + ([str(folder)] if folder.exists() else [])
 
 
 def as_toml(spec: LabSpec, file: Path) -> Path:

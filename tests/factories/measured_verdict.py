@@ -29,7 +29,7 @@ EXPLAINED = {
 
 def as_measured(diagnosis: Diagnosis, links: list[tuple[int, str]]) -> Diagnosis:
     """The same diagnosis of a run that was measured; ``links`` were sampled by real packets."""
-    whole = 100 * MS
+    elapsed_ps = 100 * MS
     parts = [
         Part(
             name=name,
@@ -41,9 +41,9 @@ def as_measured(diagnosis: Diagnosis, links: list[tuple[int, str]]) -> Diagnosis
         for name, ms in PARTS.items()
     ]
     measured = Measured(
-        elapsed_ps=whole,
-        low_ps=whole,
-        high_ps=whole,
+        elapsed_ps=elapsed_ps,
+        low_ps=elapsed_ps,
+        high_ps=elapsed_ps,
         n_ranks=16,
         parts=parts,
         phases=[
@@ -74,7 +74,7 @@ def as_measured(diagnosis: Diagnosis, links: list[tuple[int, str]]) -> Diagnosis
         notes=[],
     )
     explanation = Explanation(
-        elapsed_ps=whole,
+        elapsed_ps=elapsed_ps,
         parts={name: round(ms * MS) for name, ms in EXPLAINED.items()},
         chances={"placement": 0.9, "healthy": 0.1},
         costs=[
@@ -110,7 +110,7 @@ def as_measured(diagnosis: Diagnosis, links: list[tuple[int, str]]) -> Diagnosis
         update={
             "measured": measured,
             "explanation": explanation,
-            "elapsed_ps": whole,
+            "elapsed_ps": elapsed_ps,
             "times": "expected",
         }
     )

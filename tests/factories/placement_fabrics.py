@@ -42,10 +42,10 @@ def fabric_of(
     )
 
 
-def stencil(grid: tuple[int, ...], periodic: bool = False, known: bool = True) -> Program:
-    """Every rank sends 1 KiB to each face neighbour; ``known`` tells the program its grid."""
+def stencil(grid: tuple[int, ...], periodic: bool = False, with_grid: bool = True) -> Program:
+    """Every rank sends 1 KiB to each face neighbour; ``with_grid`` tells the program its grid."""
     n = int(np.prod(grid))
-    builder = ProgramBuilder("stencil", n, grid if known else ())
+    builder = ProgramBuilder("stencil", n, grid if with_grid else ())
     label = builder.label(Label("halo", "MPI_Isend"))
     strides = [int(np.prod(grid[:d])) for d in range(len(grid))]
     for rank in range(n):

@@ -69,13 +69,13 @@ class PlainSwaps(SwapSearch):
         """Parts that ``part`` has edges with, most weight first."""
         _, entry = self.graph.entries(self._members[part])
         other = self.part[self.graph.neighbour[entry]]
-        found, index = np.unique(other, return_inverse=True)
-        weight = bincount(index, self.graph.weight[entry], len(found))
-        allowed = found != part
+        partners, index = np.unique(other, return_inverse=True)
+        weight = bincount(index, self.graph.weight[entry], len(partners))
+        allowed = partners != part
         if self.group is not None:
-            allowed &= self.group[found] == self.group[part]
-        found, weight = found[allowed], weight[allowed]
-        return [int(p) for p in found[np.lexsort((found, -weight))]]
+            allowed &= self.group[partners] == self.group[part]
+        partners, weight = partners[allowed], weight[allowed]
+        return [int(p) for p in partners[np.lexsort((partners, -weight))]]
 
     def _exchange(self, first: int, second: int, depth: int) -> bool:
         """One Kernighan–Lin pass between two parts; True when the cut became smaller."""

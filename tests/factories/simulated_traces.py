@@ -26,7 +26,7 @@ def scripts_of(program: Program, run: Run) -> list[Script]:
     first = np.concatenate([[0], np.cumsum(counts)])
     out = []
     for rank in range(program.n_ranks):
-        took = iter(np.rint(durations[first[rank] : first[rank + 1]]).astype(int).tolist())
+        lengths = iter(np.rint(durations[first[rank] : first[rank + 1]]).astype(int).tolist())
         low, high = (int(program.rank_start[rank + k]) for k in (0, 1))
         now, script = 1000, Script([(0, "enter", "MPI_Init"), (1000, "leave", "MPI_Init")])
         stretch: list[int] = []
@@ -34,7 +34,7 @@ def scripts_of(program: Program, run: Run) -> list[Script]:
             if at < high and program.kind[at] != Op.COMPUTE:
                 stretch.append(at)
                 continue
-            script += _stretch(program, stretch, now, length := next(took))
+            script += _stretch(program, stretch, now, length := next(lengths))
             now += length
             stretch = []
             if at < high:
@@ -61,7 +61,7 @@ def _stretch(program: Program, operations: list[int], begin: int, length: int) -
             records = [(enter, "mpi_isend", peer, WORLD, 7, size, at)]
         else:
             assert op == Op.WAITALL
-            call, records = "MPI_Waitall", [_done(program, one, leave) for one in posted]
+            call, records = "MPI_Waitall", [_done(program, request, leave) for request in posted]
             posted = []
         out += [(enter, "enter", call), *records, (leave, "leave", call)]
     return out

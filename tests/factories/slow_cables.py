@@ -33,7 +33,7 @@ def seen_by_user(data: dict[str, Any]) -> tuple[Run, Scenario]:
     run = simulate(parse(data))
     data["fabric"].pop("degraded", None)
     data["job"] = [job for job in data["job"] if job.get("observed", True)]
-    known = parse(data)
+    visible = parse(data)
     tables = dict(run.tables)
     for name in ("jobs", "ranks", "labels"):
         tables[name] = tables[name].filter(tables[name]["job"] == 0)
@@ -41,4 +41,4 @@ def seen_by_user(data: dict[str, Any]) -> tuple[Run, Scenario]:
     tables["messages"] = tables["messages"].filter(
         tables["messages"]["label"].is_in(labels.implode())
     )
-    return replace(run, scenario=known, tables=tables), known
+    return replace(run, scenario=visible, tables=tables), visible

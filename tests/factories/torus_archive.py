@@ -54,8 +54,8 @@ def part(
     """
     routers = int(np.prod(shape))
     names = coordinates(shape)["node_name"]
-    own = [_minute(first_minute + n, seed, shape) for n in range(minutes)]
-    used, stall, inner = (np.concatenate([m[i].ravel() for m in own]) for i in range(3))
+    minutes_of_part = [_minute(first_minute + n, seed, shape) for n in range(minutes)]
+    used, stall, inner = (np.concatenate([m[i].ravel() for m in minutes_of_part]) for i in range(3))
     each = len(DIRECTIONS)
     router = np.tile(np.repeat(np.arange(routers), each), minutes)
     capacity = np.array([GEMINI_GBPS[d[0]] for d in DIRECTIONS])

@@ -130,8 +130,8 @@ class Browser:
 
     def log(self, kind: str) -> list[dict[str, Any]]:
         """Entries of the log ``browser`` or ``performance`` since the last call."""
-        found: list[dict[str, Any]] = self._driver.get_log(kind)
-        return found
+        entries: list[dict[str, Any]] = self._driver.get_log(kind)
+        return entries
 
     def command(self, name: str, **parameters: object) -> Any:
         """Send a DevTools command."""

@@ -12,28 +12,28 @@ from tailback.simulation import prepare
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, dict[str, Any]]:
+def rows() -> dict[str, dict[str, Any]]:
     """Every row by its name in the thesis."""
-    rows = table_4_1.rows(prepare(load(table_4_1.SCENARIO)))
-    return {row["mapping"]: row for row in rows}
+    table = table_4_1.rows(prepare(load(table_4_1.SCENARIO)))
+    return {row["mapping"]: row for row in table}
 
 
 @pytest.mark.parametrize("mapping", [row[0] for row in table_4_1.ROWS if row[1] is not None])
-def test_time_is_within_what_is_allowed(found: dict[str, dict[str, Any]], mapping: str) -> None:
-    assert found[mapping]["within"], found[mapping]
+def test_time_is_within_what_is_allowed(rows: dict[str, dict[str, Any]], mapping: str) -> None:
+    assert rows[mapping]["within"], rows[mapping]
 
 
 def test_determined_path_lengths_agree_to_three_decimals(
-    found: dict[str, dict[str, Any]],
+    rows: dict[str, dict[str, Any]],
 ) -> None:
     for mapping in ("Row major", "One level tiling"):
-        assert round(found[mapping]["our_path"], 3) == found[mapping]["their_path"]
+        assert round(rows[mapping]["our_path"], 3) == rows[mapping]["their_path"]
 
 
-def test_no_congestion_is_left_with_metis_or_tiling(found: dict[str, dict[str, Any]]) -> None:
-    assert found["Ordinary graph partitioning"]["congested_hops"] == 0
-    assert found["One level tiling"]["congested_hops"] == 0
-    assert found["Row major"]["congested_hops"] > 0.05
+def test_no_congestion_is_left_with_metis_or_tiling(rows: dict[str, dict[str, Any]]) -> None:
+    assert rows["Ordinary graph partitioning"]["congested_hops"] == 0
+    assert rows["One level tiling"]["congested_hops"] == 0
+    assert rows["Row major"]["congested_hops"] > 0.05
 
 
 def test_the_table_writes_per_cent_as_everything_does() -> None:

@@ -75,11 +75,13 @@ def test_what_was_set_is_what_is_read(subnet: Subnet) -> None:
             f"{at} PortCountersExtended.PortXmitPkts={packets}",
         ]
     subnet.console(lines)
-    said = subnet.collect("second", sweeps=1)
-    assert said["failed"] == 0 and said["ports"] == len(ports)
-    found = {(r["node_guid"], r["port"]): r for r in table(subnet, "second", "readings").to_dicts()}
+    summary = subnet.collect("second", sweeps=1)
+    assert summary["failed"] == 0 and summary["ports"] == len(ports)
+    readings = {
+        (r["node_guid"], r["port"]): r for r in table(subnet, "second", "readings").to_dicts()
+    }
     for place, (wait, sent, packets) in expected.items():
-        row = found[place]
+        row = readings[place]
         assert row["xmit_wait_ticks"] == wait
         # Requests and answers themselves are counted on the links they cross.
         assert 0 <= row["data_bytes"] - sent < 10**6 and 0 <= row["packets"] - packets < 10**4
@@ -246,13 +248,13 @@ def test_a_cut_off_switch_costs_its_own_readings(subnet: Subnet) -> None:
         child.kill()
         subnet.console([f'Error "{key(host)}" 0'])
     assert child.returncode == 0, err
-    said = json.loads(out)
+    summary = json.loads(out)
     counts = dict(table(subnet, "cut", "readings").group_by("node_guid").len().iter_rows())
     lost = 12 - counts.pop(host["node_guid"], 0)
-    assert said["failed"] == lost > 0 and "ys001n02" in err
+    assert summary["failed"] == lost > 0 and "ys001n02" in err
     ports = dict(first.group_by("node_guid").len().iter_rows())
     assert counts == {guid: 12 * ports[guid] for guid in counts}
-    assert said["sweeps"] == 12
+    assert summary["sweeps"] == 12
 
 
 def test_ports_of_a_discovery_file_are_those_discovered(subnet: Subnet) -> None:

@@ -59,7 +59,7 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
         reader = READERS[name.split(" ")[0]]
         reader.sniff(path)
         try:
-            found = reader.read(path)
+            counters = reader.read(path)
         except CounterError as error:
             assert error.place is not None
             if name == "prometheus":
@@ -67,8 +67,8 @@ def test_damaged_text(name: str, data: st.DataObject) -> None:
             assert error.place.startswith("line ")
             assert ", column " in error.place
         else:
-            assert found.readings.columns == list(READINGS.polars_schema)
-            assert found.all_intervals(tick_ns=22.0).columns == list(INTERVALS.polars_schema)
+            assert counters.readings.columns == list(READINGS.polars_schema)
+            assert counters.all_intervals(tick_ns=22.0).columns == list(INTERVALS.polars_schema)
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS))
@@ -77,9 +77,9 @@ def test_the_texts_are_read_while_they_are_whole(name: str, tmp_path: Path) -> N
     path = tmp_path / "counters.txt"
     path.write_text(TEXTS[name])
     assert READERS[name.split(" ")[0]].sniff(path)
-    found = read_counters(path)
-    assert found.readings.height + found.intervals.height > 1
-    assert found.all_intervals(tick_ns=22.0).columns == list(INTERVALS.polars_schema)
+    counters = read_counters(path)
+    assert counters.readings.height + counters.intervals.height > 1
+    assert counters.all_intervals(tick_ns=22.0).columns == list(INTERVALS.polars_schema)
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +151,8 @@ def run_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     wanted = ("run.json", "scenario.json", "windows.parquet", "links.parquet", "truth.parquet")
     # Without a manifest, as of a version that knew no SHA-256: damage reaches the decoders.
     apart = (*wanted, "manifest.json")
-    rest = {p.name: p.read_bytes() for p in path.iterdir() if p.name not in apart}
-    return {name: (path / name).read_bytes() for name in wanted} | rest
+    other_files = {p.name: p.read_bytes() for p in path.iterdir() if p.name not in apart}
+    return {name: (path / name).read_bytes() for name in wanted} | other_files
 
 
 FOLDERS = ("collection", "run_files")
@@ -198,12 +198,12 @@ def test_damaged_folders(name: str, data: st.DataObject, request: pytest.Fixture
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(body)
         try:
-            found = read_counters(Path(folder))
+            counters = read_counters(Path(folder))
         except TailbackError as error:
             assert error.file is not None, "a folder has no lines: the error names the file"
             assert len(str(error)) < 3000
         else:
-            assert found.all_intervals().columns == list(INTERVALS.polars_schema)
+            assert counters.all_intervals().columns == list(INTERVALS.polars_schema)
 
 
 @given(data=st.data())

@@ -47,7 +47,7 @@ def test_classes_add_up(case, count: int, seed: int) -> None:
     members = [np.flatnonzero(random.random(len(links)) < 0.5) for _ in range(count)]
     start = np.concatenate([[0], np.cumsum([len(m) for m in members])]).astype(np.uint64)
     flat = np.concatenate([*members, np.zeros(0, int)]).astype(np.uint32)
-    found = _core.decode_classes(
+    packets_of_links = _core.decode_classes(
         ids,
         hashes,
         weights,
@@ -59,11 +59,11 @@ def test_classes_add_up(case, count: int, seed: int) -> None:
         field_bits=field,
     )
     truth = np.zeros(len(links), np.int64)
-    for k, own in enumerate(members):
+    for k, class_links in enumerate(members):
         part = of_packet == k
         all_links = definition(ids[part], hashes[part], weights[part], links, bits, field)
-        truth[own] += all_links[own]
-    assert np.array_equal(found, truth)
+        truth[class_links] += all_links[class_links]
+    assert np.array_equal(packets_of_links, truth)
 
 
 def test_one_bit_is_algorithm_7() -> None:
@@ -77,22 +77,22 @@ def test_one_bit_is_algorithm_7() -> None:
 
 
 def test_what_does_not_fit_is_told() -> None:
-    one, two = np.ones(1, np.uint32), np.ones(2, np.uint8)
+    single, pair = np.ones(1, np.uint32), np.ones(2, np.uint8)
     with pytest.raises(ValueError, match="1 packet ids, 2 hashes"):
-        _core.decode(one, two, two, one, 1, 16, "auto")
+        _core.decode(single, pair, pair, single, 1, 16, "auto")
     with pytest.raises(ValueError, match="packet id 0 is 256"):
-        _core.decode(one * 256, two[:1], two[:1], one, 1, 8, "auto")
+        _core.decode(single * 256, pair[:1], pair[:1], single, 1, 8, "auto")
     with pytest.raises(ValueError, match=r"no decoder .magic."):
-        _core.decode(one, two[:1], two[:1], one, 1, 8, "magic")
+        _core.decode(single, pair[:1], pair[:1], single, 1, 8, "magic")
     with pytest.raises(ValueError, match="a packet is of class 1"):
         _core.decode_classes(
-            one,
-            two[:1],
-            two[:1],
-            class_of_packet=one,
+            single,
+            pair[:1],
+            pair[:1],
+            class_of_packet=single,
             class_start=np.array([0, 1], np.uint64),
             class_links=np.zeros(1, np.uint32),
-            links=one,
+            links=single,
             bits=1,
             field_bits=8,
         )
@@ -107,7 +107,7 @@ def test_many_packets_are_decoded_in_portions() -> None:
     links = np.arange(1, 33, dtype=np.uint32)
     of_packet = random.integers(0, 2, n, dtype=np.uint32)
     start, members = np.array([0, 16, 32], np.uint64), np.arange(32, dtype=np.uint32)
-    found = _core.decode_classes(
+    packets_of_links = _core.decode_classes(
         ids,
         hashes,
         weights,
@@ -119,6 +119,8 @@ def test_many_packets_are_decoded_in_portions() -> None:
         field_bits=16,
     )
     for k in range(2):
-        part, own = of_packet == k, slice(16 * k, 16 * k + 16)
-        alone = _core.decode(ids[part], hashes[part], weights[part], links[own], 2, 16, "direct")
-        assert np.array_equal(found[own], alone)
+        part, class_links = of_packet == k, slice(16 * k, 16 * k + 16)
+        alone = _core.decode(
+            ids[part], hashes[part], weights[part], links[class_links], 2, 16, "direct"
+        )
+        assert np.array_equal(packets_of_links[class_links], alone)

@@ -60,14 +60,14 @@ def test_estimates_add_up_and_bounds_hold_the_estimate(
 def test_windows_and_links_add_in_any_order(
     received: list[tuple[int, int, int, int]],
 ) -> None:
-    whole = link_estimates(table(received))
+    estimates = link_estimates(table(received))
     merged = (
         table(received)
         .group_by("window", "link")
         .agg(pl.exclude("window", "link", "job", "label").sum())
     )
     again = link_estimates(merged)
-    assert whole.equals(again)
+    assert estimates.equals(again)
 
 
 @given(st.floats(0, 1), st.floats(1, 1e6), st.floats(0, 10), st.floats(0, 10), st.floats(1.01, 50))

@@ -78,17 +78,17 @@ def test_max_min_is_what_linear_programs_find(case: Case) -> None:
 def test_assignment_is_feasible_and_no_rates_complete_sooner(case: Case) -> None:
     """Birk and Zdornov (2009): r(f) = w_f / W_f ends in W, the least a linear program allows."""
     capacity, paths, size = case
-    got = assignment(capacity, paths, size)
+    rates = assignment(capacity, paths, size)
     use = incidence(paths, len(capacity))
-    assert (use @ got.rate_gbps <= capacity * (1 + 1e-9)).all()
-    ends_ns = size * 8 / got.rate_gbps
-    np.testing.assert_allclose(ends_ns.max(), got.completion_ns)
+    assert (use @ rates.rate_gbps <= capacity * (1 + 1e-9)).all()
+    ends_ns = size * 8 / rates.rate_gbps
+    np.testing.assert_allclose(ends_ns.max(), rates.completion_ns)
     # Largest t with rates of at least t * w_f each: the completion is 1 / t.
     n = paths.n_flows
     rows = np.vstack([np.c_[use, np.zeros(len(capacity))], np.c_[-np.eye(n), 8.0 * size]])
     limit = np.r_[capacity, np.zeros(n)]
     best = linprog(np.r_[np.zeros(n), -1], rows, limit)
-    np.testing.assert_allclose(1 / best.x[n], got.completion_ns, rtol=1e-6)
+    np.testing.assert_allclose(1 / best.x[n], rates.completion_ns, rtol=1e-6)
 
 
 @given(cases(), st.data())

@@ -19,7 +19,11 @@ from tailback.io import input_files
 from tests.factories.user_inputs import INPUTS, NOT_ALONE, REGISTRIES
 
 ALL = [pytest.param(name, id=name.replace(" ", "-")) for name in INPUTS]
-TEXT = [pytest.param(name, id=name.replace(" ", "-")) for name, one in INPUTS.items() if one.text]
+TEXT = [
+    pytest.param(name, id=name.replace(" ", "-"))
+    for name, user_input in INPUTS.items()
+    if user_input.text
+]
 
 NUMBERS = (
     "NaN",
@@ -55,10 +59,10 @@ def test_input_is_read_while_it_is_whole(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TEXT)
 def test_impossible_number_is_read_or_refused_by_file(name: str, tmp_path: Path) -> None:
-    given = INPUTS[name]
-    assert given.text is not None
-    path = given.write(tmp_path)
-    file = tmp_path / given.text
+    user_input = INPUTS[name]
+    assert user_input.text is not None
+    path = user_input.write(tmp_path)
+    file = tmp_path / user_input.text
     text = file.read_text()
     places = list(_NUMBER.finditer(text))
     places = places[:: max(1, len(places) // 12)]
@@ -66,7 +70,7 @@ def test_impossible_number_is_read_or_refused_by_file(name: str, tmp_path: Path)
         for number in NUMBERS:
             file.write_text(text[: at.start()] + number + text[at.end() :])
             try:
-                given.read(path)
+                user_input.read(path)
             except TailbackError as error:
                 assert error.remedy, (at, number[:8])
             except Exception as error:
@@ -84,10 +88,10 @@ def _peak_bytes() -> int:
 def test_expanding_file_stays_within_its_memory(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = INPUTS[name]
-    assert given.text is not None
-    path = given.write(tmp_path)
-    file = tmp_path / given.text
+    user_input = INPUTS[name]
+    assert user_input.text is not None
+    path = user_input.write(tmp_path)
+    file = tmp_path / user_input.text
     text = file.read_bytes()
     line = text.split(b"\n")[-2] + b"\n" if text.count(b"\n") > 1 else b" "
     # A file of compressed blocks is the file of what is in them: one of 1 MiB, a hundred times.
@@ -97,7 +101,7 @@ def test_expanding_file_stays_within_its_memory(
     _peak_bytes()
     before = _peak_bytes()
     with pytest.raises(TailbackError) as refused:
-        given.read(path)
+        user_input.read(path)
     assert _peak_bytes() - before < 64 << 20
     assert refused.value.file == file
     assert "of memory to read" in refused.value.message
@@ -128,9 +132,9 @@ def test_path_that_is_no_file_is_refused(
 
 @pytest.mark.parametrize("name", TEXT)
 def test_pipe_is_read_like_its_file(name: str, tmp_path: Path) -> None:
-    given = INPUTS[name]
-    path = given.write(tmp_path)
-    if path.is_dir() or path.name != given.text:
+    user_input = INPUTS[name]
+    path = user_input.write(tmp_path)
+    if path.is_dir() or path.name != user_input.text:
         pytest.skip("a folder of files")
     text = path.read_bytes()
     path.unlink()
@@ -142,6 +146,6 @@ def test_pipe_is_read_like_its_file(name: str, tmp_path: Path) -> None:
     finally:
         os.close(descriptor)
     try:
-        given.read(path)
+        user_input.read(path)
     finally:
         os.close(reading)

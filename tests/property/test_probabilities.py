@@ -159,24 +159,25 @@ def outcomes(draw: st.DrawFn) -> Outcome:
 def test_verdicts_have_probabilities(
     alone: list[Outcome], slowed: Outcome, measured_ps: int, lossy: bool
 ) -> None:
-    model = ErrorModel.of(max(measured_ps, 1), [[one] for one in alone], lossy=lossy)
+    model = ErrorModel.of(max(measured_ps, 1), [[outcome] for outcome in alone], lossy=lossy)
     hypotheses = [
-        Hypothesis((str(i),), one, alone_ps=one.elapsed_ps) for i, one in enumerate(alone)
+        Hypothesis((str(i),), outcome, alone_ps=outcome.elapsed_ps)
+        for i, outcome in enumerate(alone)
     ]
     hypotheses.append(Hypothesis(("0",), slowed, (SlowLink(0, 1.0),), alone_ps=alone[0].elapsed_ps))
     posterior = Posterior(hypotheses, model, Prior(3, np.array([1, 0], np.uint32)))
-    assert_probabilities([one.probability for one in posterior.weighed])
+    assert_probabilities([weighed.probability for weighed in posterior.weighed])
     assert 0.0 <= posterior.unexplained <= 1.0 + 1e-9
-    assert posterior.best in [one.hypothesis for one in posterior.weighed]
+    assert posterior.best in [weighed.hypothesis for weighed in posterior.weighed]
     alternatives = [
         Alternative(
-            one.log_weight,
-            one.hypothesis.outcome.elapsed_ps,
-            {"slow-link": 10} if one.hypothesis.slow else {},
-            one.hypothesis.unexplained,
+            weighed.log_weight,
+            weighed.hypothesis.outcome.elapsed_ps,
+            {"slow-link": 10} if weighed.hypothesis.slow else {},
+            weighed.hypothesis.unexplained,
         )
-        for one in posterior.weighed
-        if not one.hypothesis.unexplained
+        for weighed in posterior.weighed
+        if not weighed.hypothesis.unexplained
     ]
     ensemble = Ensemble.of(alternatives, model, max(measured_ps, 1))
     assert_probabilities(ensemble.probability)

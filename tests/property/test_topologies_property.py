@@ -37,8 +37,8 @@ def dragonflies(draw: st.DrawFn) -> dict[str, Any]:
     arrangement = draw(st.sampled_from(["palmtree", "consecutive"]))
     common = {"global_ports": ports, "groups": groups, "global_cables": arrangement}
     if plus:
-        own = {"nodes_per_leaf": draw(small), "leaves": draw(small), "spines": switches}
-        return {"kind": "dragonfly-plus", **common, **own}
+        sizes = {"nodes_per_leaf": draw(small), "leaves": draw(small), "spines": switches}
+        return {"kind": "dragonfly-plus", **common, **sizes}
     return {"kind": "dragonfly", **common, "nodes_per_router": draw(small), "routers": switches}
 
 

@@ -141,15 +141,15 @@ def test_large_algorithms_move_the_least_possible(size: int, nbytes: int) -> Non
 def test_vector_calls_fit_together_whatever_each_rank_brings(
     size: int, data: st.DataObject
 ) -> None:
-    own = data.draw(st.lists(st.integers(0, 10**5), min_size=size, max_size=size))
+    own_bytes = data.draw(st.lists(st.integers(0, 10**5), min_size=size, max_size=size))
     for call in sorted(VECTOR):
-        total = sum(own)
+        total = sum(own_bytes)
         pairs = {
-            "MPI_Gatherv": lambda me, total=total: (own[me], total if me == 0 else 0),
-            "MPI_Scatterv": lambda me, total=total: (total if me == 0 else 0, own[me]),
-            "MPI_Allgatherv": lambda me, total=total: (own[me], total),
+            "MPI_Gatherv": lambda me, total=total: (own_bytes[me], total if me == 0 else 0),
+            "MPI_Scatterv": lambda me, total=total: (total if me == 0 else 0, own_bytes[me]),
+            "MPI_Allgatherv": lambda me, total=total: (own_bytes[me], total),
         }
-        give = pairs.get(call, lambda me: (own[me], own[-me]))
+        give = pairs.get(call, lambda me: (own_bytes[me], own_bytes[-me]))
         outcome = Outcome([schedule(call, size, me, 0, *give(me)) for me in range(size)])
         assert outcome.finished
     spread = Outcome([schedule("MPI_Alltoallv", size, me, 0, 997, 997) for me in range(size)])

@@ -19,16 +19,16 @@ class _Number:
 def test_results_live_as_long_as_their_object() -> None:
     asked: list[int] = []
 
-    def doubled(given: _Number) -> int:
-        asked.append(given.value)
-        return 2 * given.value
+    def doubled(number: _Number) -> int:
+        asked.append(number.value)
+        return 2 * number.value
 
     cached = PerObject(doubled)
-    one, other = _Number(1), _Number(2)
-    assert [cached(one), cached(other), cached(one), cached(other)] == [2, 4, 2, 4]
+    first, other = _Number(1), _Number(2)
+    assert [cached(first), cached(other), cached(first), cached(other)] == [2, 4, 2, 4]
     assert asked == [1, 2]
-    gone = weakref.ref(one)
-    del one
+    gone = weakref.ref(first)
+    del first
     gc.collect()
     assert gone() is None
     # New objects may get its number.
@@ -44,9 +44,13 @@ def test_result_for_several_objects_ends_with_the_first() -> None:
         return first.value + second.value
 
     cached = PerObject(total)
-    one, other = _Number(1), _Number(2)
-    assert [cached(one, other), cached(one, other), cached(other, one)] == [3, 3, 3]
+    first_number, other = _Number(1), _Number(2)
+    assert [
+        cached(first_number, other),
+        cached(first_number, other),
+        cached(other, first_number),
+    ] == [3, 3, 3]
     assert asked == [(1, 2), (2, 1)]
-    del one
+    del first_number
     gc.collect()
     assert not cached._known

@@ -47,7 +47,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(tiny: Path) -> tb.DiagnosisResult:
+def diagnosed(tiny: Path) -> tb.DiagnosisResult:
     return tb.diagnose(tiny, seeds=1, methods=["block", "rcm"])
 
 
@@ -127,11 +127,11 @@ def test_a_run_is_that_of_the_command_line(tiny: Path, tmp_path: Path) -> None:
         tb.simulate(tiny, threads=0)
 
 
-def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> None:
+def test_figures_are_methods_of_a_run(tiny: Path, diagnosed: tb.DiagnosisResult) -> None:
     run = tb.simulate(tiny)
     assert set(FIGURES.names()) <= set(dir(run.plot))
     assert run.plot.congested_fraction().axes
-    assert found.plot.waterfall().axes
+    assert diagnosed.plot.waterfall().axes
     with pytest.raises(tb.TailbackError, match="there is no data for figure 'waterfall'"):
         run.plot.waterfall()
     with pytest.raises(tb.TailbackError, match="no phase 'x'"):
@@ -140,14 +140,14 @@ def test_figures_are_methods_of_a_run(tiny: Path, found: tb.DiagnosisResult) -> 
         _ = run.plot.waterfal
 
 
-def test_results_print_as_one_line(found: tb.DiagnosisResult) -> None:
-    assert re.fullmatch(r"<Run 'tiny <b>': [0-9.]+ .s, \d+ tables>", repr(found.run))
-    assert repr(found) == f"<Diagnosis of 'tiny <b>': {found.cause}. {found.headline}>"
-    assert set(dir(found.plot)) == set(FIGURES.names())
+def test_results_print_as_one_line(diagnosed: tb.DiagnosisResult) -> None:
+    assert re.fullmatch(r"<Run 'tiny <b>': [0-9.]+ .s, \d+ tables>", repr(diagnosed.run))
+    assert repr(diagnosed) == f"<Diagnosis of 'tiny <b>': {diagnosed.cause}. {diagnosed.headline}>"
+    assert set(dir(diagnosed.plot)) == set(FIGURES.names())
 
 
 def test_a_diagnosis_is_that_of_the_command_line(
-    tiny: Path, found: tb.DiagnosisResult, tmp_path: Path
+    tiny: Path, diagnosed: tb.DiagnosisResult, tmp_path: Path
 ) -> None:
     words = [
         "diagnose",
@@ -161,13 +161,13 @@ def test_a_diagnosis_is_that_of_the_command_line(
         "--quiet",
     ]
     assert cli([*words, "--out", str(tmp_path / "cli")]) in (0, 3)
-    found.write(tmp_path / "api", figures=["svg"])
+    diagnosed.write(tmp_path / "api", figures=["svg"])
     texts = [(tmp_path / name / "diagnosis.json").read_bytes() for name in ("cli", "api")]
     assert texts[0] == texts[1]
     names = {path.name for path in (tmp_path / "cli").iterdir()}
     assert {path.name for path in (tmp_path / "api").iterdir()} == names | {"figures"}
-    assert found.cause == found.diagnosis.cause
-    assert found.diagnosis.cause in found._repr_html_()
+    assert diagnosed.cause == diagnosed.diagnosis.cause
+    assert diagnosed.diagnosis.cause in diagnosed._repr_html_()
 
 
 def test_placements_are_those_of_the_command_line(
@@ -190,23 +190,23 @@ def test_a_comparison_is_that_of_the_command_line(
 ) -> None:
     for name in ("block", "random"):
         tb.simulate(tiny, placement=name).write(tmp_path / name)
-    found = tb.compare(tmp_path / "block", tb.read_run(tmp_path / "random"))
+    comparison = tb.compare(tmp_path / "block", tb.read_run(tmp_path / "random"))
     words = ["compare", str(tmp_path / "block"), str(tmp_path / "random"), "--format", "json"]
     assert cli(words) == 0
-    assert json.loads(capsys.readouterr().out) == found.facts
-    assert found.links.height == len(found.facts["links"]) > 0
-    found.write(tmp_path / "changes")
-    assert found.frame.height > 0 and (tmp_path / "changes" / "compare.html").is_file()
+    assert json.loads(capsys.readouterr().out) == comparison.facts
+    assert comparison.links.height == len(comparison.facts["links"]) > 0
+    comparison.write(tmp_path / "changes")
+    assert comparison.frame.height > 0 and (tmp_path / "changes" / "compare.html").is_file()
 
 
 def test_run_counters_are_those_of_the_command_line(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tb.simulate(tiny).write(tmp_path / "run")
-    found = tb.counters(tmp_path / "run")
+    stalls = tb.counters(tmp_path / "run")
     assert cli(["counters", str(tmp_path / "run"), "--format", "json"]) in (0, 3)
     printed = json.loads(capsys.readouterr().out)
-    assert printed["verdict"] == found.verdict.kind
-    assert printed["ports"] == found.frame.height > 0
-    found.write(tmp_path / "stalls")
+    assert printed["verdict"] == stalls.verdict.kind
+    assert printed["ports"] == stalls.frame.height > 0
+    stalls.write(tmp_path / "stalls")
     assert (tmp_path / "stalls" / "counters.json").is_file()

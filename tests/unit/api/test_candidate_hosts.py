@@ -179,11 +179,11 @@ def storage_fabric() -> Any:
 
 def test_storage_and_login_hosts_are_no_default_hosts() -> None:
     fabric = storage_fabric()
-    found = compute_hosts(fabric)
-    assert list(found.hosts) == [0, 1, 2, 3, 4, 5] == hosts_from_spec("all", fabric)
-    assert compute_hosts(fabric) is found, "they are found once"
+    default_hosts = compute_hosts(fabric)
+    assert list(default_hosts.hosts) == [0, 1, 2, 3, 4, 5] == hosts_from_spec("all", fabric)
+    assert compute_hosts(fabric) is default_hosts, "they are found once"
     for part in ("stor-01", "50 Gb/s", "'login' in the name", 'hosts="0-10"', "no name"):
-        assert part in found.note
+        assert part in default_hosts.note
     # Who names them has them.
     assert hosts_from_spec("0-10", fabric) == list(range(11))
     assert hosts_from_spec("all,login1", fabric) == [0, 1, 2, 3, 4, 5, 6]
@@ -250,11 +250,11 @@ def test_the_screen_names_excluded_hosts_and_their_option(
         out = tmp_path / "out"
         words = ["diagnose", str(file), "--out", str(out), "--quiet", "--seeds", "1", "--force"]
         code = tailback(words)
-        said = capsys.readouterr()
+        captured = capsys.readouterr()
         if not hosts:
-            assert code == 2 and "hold 4" in said.err and "store01" in said.err
+            assert code == 2 and "hold 4" in captured.err and "store01" in captured.err
             continue
-        screen = " ".join(said.out.split())
+        screen = " ".join(captured.out.split())
         assert "note: hosts left out" in screen and "store01" in screen
         assert "--hosts 0-6" in screen
         assert tailback(["place", str(file), "--quiet", "--out", str(tmp_path / "ranks")]) == 0
@@ -278,8 +278,8 @@ def test_the_commands_take_the_hosts_to_allow(
     assert tailback(words) == 0
     assert len(json.loads(capsys.readouterr().out)["placements"]) == 1
     assert tailback([*words, "--allow-hosts", "all"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["best"] == "block-compact"
+    ranking = json.loads(capsys.readouterr().out)
+    assert ranking["best"] == "block-compact"
     out = tmp_path / "out"
     words = ["diagnose", str(file), "--out", str(out), "--quiet", "--seeds", "1"]
     assert tailback([*words, "--allow-hosts", "0-1"]) == 2
@@ -290,9 +290,9 @@ def test_a_jobs_slots_are_those_of_its_ranks() -> None:
     fabric = fabric_of([(0, 1), (0, 1), (0, 1)], [0, 0])
     problem = problem_for(fabric, pairs(4, []), [0, 1, 2], 4, 1)
     node = np.array([2, 2, 5, 4], np.uint32)
-    own = restrict_to_used(problem, node)
-    assert sorted(own.slot_node.tolist()) == [2, 2, 4, 5]
-    assert own.slot_host.tolist() == [1, 1, 2, 2]
+    used_problem = restrict_to_used(problem, node)
+    assert sorted(used_problem.slot_node.tolist()) == [2, 2, 4, 5]
+    assert used_problem.slot_host.tolist() == [1, 1, 2, 2]
 
 
 def test_traffic_within_a_host_is_no_adapters_work() -> None:

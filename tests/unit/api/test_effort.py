@@ -59,5 +59,5 @@ def test_large_simulations_are_varied_less() -> None:
         for events in (MANY_EVENTS, MANY_EVENTS + 1)
     )
     assert set(large) < set(small)
-    assert {one.buffers for one in large} == {0.5, 1.5}
-    assert len({one.other_injection for one in large}) == 2
+    assert {variation.buffers for variation in large} == {0.5, 1.5}
+    assert len({variation.other_injection for variation in large}) == 2

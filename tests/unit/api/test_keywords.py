@@ -28,8 +28,10 @@ FUNCTIONS = [name for name in tb.__all__ if inspect.isfunction(getattr(tb, name)
 def arguments(name: str) -> list[str]:
     """Names of all arguments of a public function."""
     parameters = inspect.signature(getattr(tb, name)).parameters.values()
-    options = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    names = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    options = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    names = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD
+    ]
     return [*names, *(ScenarioOptions.__annotations__ if options else ())]
 
 
@@ -41,9 +43,9 @@ def test_every_public_function_is_tested() -> None:
 def test_misspelt_keywords_are_refused_with_the_nearest(name: str) -> None:
     for argument in arguments(name):
         misspelt = argument + "x"
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{misspelt}'") as got:
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{misspelt}'") as caught:
             getattr(tb, name)(**{misspelt: None})
-        assert f"did you mean '{argument}'?" in str(got.value)
+        assert f"did you mean '{argument}'?" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -105,13 +107,13 @@ def test_errors_name_options_as_the_interface_does(
 ) -> None:
     trace = tmp_path / "x.goal"
     trace.write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 8b from 0\n}\n")
-    with pytest.raises(tb.TailbackError) as got:
+    with pytest.raises(tb.TailbackError) as caught:
         tb.simulate(trace, **options)  # type: ignore[arg-type]
-    assert python in str(got.value) and "--" not in str(got.value)
-    given = [
+    assert python in str(caught.value) and "--" not in str(caught.value)
+    command_options = [
         part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)
     ]
-    assert tailback(["diagnose", str(trace), *given, "--out", str(tmp_path / "out")]) == 2
+    assert tailback(["diagnose", str(trace), *command_options, "--out", str(tmp_path / "out")]) == 2
     assert command in capsys.readouterr().err
     # The language is that of the call, not of the process.
     with pytest.raises(tb.TailbackError, match=r"=|add"):
@@ -196,9 +198,9 @@ def test_invalid_assignments_are_refused(
     for part in filter(None, table.split(".")):
         at = at[int(part)] if part.isdigit() else getattr(at, part)
     before = changed.model_dump_json()
-    with pytest.raises(tb.TailbackError) as got:
+    with pytest.raises(tb.TailbackError) as caught:
         setattr(at, field, value)
-    assert got.value.place == place and remedy in (got.value.remedy or "")
+    assert caught.value.place == place and remedy in (caught.value.remedy or "")
     assert changed.model_dump_json() == before
 
 

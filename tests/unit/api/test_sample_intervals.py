@@ -39,9 +39,9 @@ def interval(folder: Path, text: str, **telemetry: str) -> tuple[float, float]:
             }
         )
     )
-    found = with_samples(NetworkEvidence(), folder / "samples.csv", prepared).estimates
-    assert found is not None
-    row = found.row(0, named=True)
+    estimates = with_samples(NetworkEvidence(), folder / "samples.csv", prepared).estimates
+    assert estimates is not None
+    row = estimates.row(0, named=True)
     return row["fraction_low"], row["fraction_high"]
 
 
@@ -57,16 +57,18 @@ def test_samples_by_flow_have_intervals_of_one_reservoir(tmp_path: Path) -> None
         )
     ).fabric
     table = read_samples(tmp_path / "samples.csv", fabric).samples
-    one, two = (link_estimates(table, shared=shared).row(0, named=True) for shared in (True, False))
-    assert (low, high) == (one["fraction_low"], one["fraction_high"])
-    assert two["fraction_high"] - two["fraction_low"] > WIDTH * (high - low)
+    shared_row, separate_row = (
+        link_estimates(table, shared=shared).row(0, named=True) for shared in (True, False)
+    )
+    assert (low, high) == (shared_row["fraction_low"], shared_row["fraction_high"])
+    assert separate_row["fraction_high"] - separate_row["fraction_low"] > WIDTH * (high - low)
 
 
 def test_samples_by_rank_need_the_scenarios_scheme(tmp_path: Path) -> None:
-    known = interval(tmp_path, RANK, scheme="coordinated")
+    coordinated = interval(tmp_path, RANK, scheme="coordinated")
     unknown, full = interval(tmp_path, RANK), interval(tmp_path, RANK, scheme="full")
     assert unknown == full
-    assert full[1] - full[0] > WIDTH * (known[1] - known[0])
+    assert full[1] - full[0] > WIDTH * (coordinated[1] - coordinated[0])
 
 
 @pytest.mark.parametrize("fraction", [0.2, 0.7])

@@ -49,10 +49,14 @@ def test_what_is_no_study_is_refused(over: dict[str, list[int]], message: str) -
 
 def test_keys_reach_every_table_or_are_refused() -> None:
     two = {**BASE, "job": [{**BASE["job"][0], "observed": False, "hosts": "0-1"}, BASE["job"][0]]}  # type: ignore[index,dict-item]
-    found = scenario_at(
+    scenario = scenario_at(
         two, {"job.placement": "rcm", "job.0.hosts": "2-3", "engine.buffer": "8 KiB"}
     )
-    assert (found.job[1].placement, found.job[0].hosts, found.engine.buffer) == ("rcm", "2-3", 8192)
+    assert (scenario.job[1].placement, scenario.job[0].hosts, scenario.engine.buffer) == (
+        "rcm",
+        "2-3",
+        8192,
+    )
     assert two["job"][0]["hosts"] == "0-1"  # type: ignore[index]
     with pytest.raises(ScenarioError, match="unknown key 'placment'"):
         scenario_at(BASE, {"job.placment": "rcm"})
@@ -70,26 +74,31 @@ def test_five_hundred_scenarios_survive_a_killed_worker(tmp_path: Path) -> None:
     over = {"seed": range(1, 126), "job.pattern.size": ["1 KiB", "2 KiB", "4 KiB", "8 KiB"]}
     study = plan_sweep(BASE, over, tmp_path / "s", tables=["messages"])
     before = set(children())
-    told: list[str] = []
+    progress_lines: list[str] = []
     with LocalProcesses(2).submit(run_point, study.path, study.pending()) as runs:
         ended = [next(runs)]
         # Until the last points every worker has one to run: this one is told of as killed.
         os.kill(next(pid for pid in children() if pid not in before), signal.SIGKILL)
-        follow(study, (ended.append(run) or run for run in runs), 499, lambda w, _: told.append(w))
+        follow(
+            study,
+            (ended.append(run) or run for run in runs),
+            499,
+            lambda w, _: progress_lines.append(w),
+        )
     killed = [number for number, reason in ended if reason is not None]
     assert sorted(number for number, _ in ended) == list(range(500))
     assert len(killed) == 1 and set(study.failures()) == set(study.pending()) <= set(killed)
-    assert told[-1].startswith("499 of 499 runs")
-    found = continue_sweep(study.path, workers=1)
+    assert progress_lines[-1].startswith("499 of 499 runs")
+    study_results = continue_sweep(study.path, workers=1)
     assert study.pending() == []
-    frame = found.frame
+    frame = study_results.frame
     assert frame.height == 500 and frame["run"].to_list() == list(range(500))
     assert frame.schema["seed"] == pl.Int64 and frame.schema["job.pattern.size"] == pl.String
     sizes = frame.group_by("job.pattern.size").agg(pl.col("elapsed_ps").mean()).sort("elapsed_ps")
     assert sizes["job.pattern.size"].to_list() == ["1 KiB", "2 KiB", "4 KiB", "8 KiB"]
-    assert found.table("messages").height == 500 * 4
-    one = simulate(scenario_at(study.base, study.points[123]))
-    assert frame["elapsed_ps"][123] == one.elapsed_ps
+    assert study_results.table("messages").height == 500 * 4
+    simulated = simulate(scenario_at(study.base, study.points[123]))
+    assert frame["elapsed_ps"][123] == simulated.elapsed_ps
 
 
 def test_a_study_resumes_and_is_not_replaced(tmp_path: Path) -> None:
@@ -97,8 +106,8 @@ def test_a_study_resumes_and_is_not_replaced(tmp_path: Path) -> None:
     half = continue_sweep(plan_sweep(BASE, over, tmp_path / "s").path, workers=1, part=(0, 2))
     assert half.frame["seed"].to_list() == [1, 3]
     first = (tmp_path / "s" / "summary" / "000000.parquet").stat().st_mtime_ns
-    whole = sweep(BASE, over, tmp_path / "s", workers=1)
-    assert whole.frame["seed"].to_list() == [1, 2, 3]
+    resumed = sweep(BASE, over, tmp_path / "s", workers=1)
+    assert resumed.frame["seed"].to_list() == [1, 2, 3]
     assert (tmp_path / "s" / "summary" / "000000.parquet").stat().st_mtime_ns == first
     with pytest.raises(RunError, match="another parameter study"):
         plan_sweep(BASE, {"seed": [1, 2]}, tmp_path / "s")
@@ -111,9 +120,9 @@ def test_a_study_resumes_and_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_point_that_is_wrong_costs_only_itself(tmp_path: Path) -> None:
-    found = sweep(BASE, {"job.pattern.ranks": [4, 9]}, tmp_path / "s", workers=1)
-    assert found.frame["job.pattern.ranks"].to_list() == [4]
-    assert list(found.failures) == [1] and "rank" in found.failures[1]
+    study_results = sweep(BASE, {"job.pattern.ranks": [4, 9]}, tmp_path / "s", workers=1)
+    assert study_results.frame["job.pattern.ranks"].to_list() == [4]
+    assert list(study_results.failures) == [1] and "rank" in study_results.failures[1]
 
 
 def test_a_dask_cluster_gives_the_same(tmp_path: Path) -> None:
@@ -200,17 +209,17 @@ def test_a_figure_has_a_curve_for_every_value(tmp_path: Path) -> None:
         "engine.routing": ["adaptive", "deterministic"],
         "job.pattern.size": ["1 KiB", "8 KiB"],
     }
-    found = sweep(BASE, over, tmp_path / "s", workers=1)
-    axes = found.plot("job.pattern.size", by="engine.routing").axes[0]
+    study_results = sweep(BASE, over, tmp_path / "s", workers=1)
+    axes = study_results.plot("job.pattern.size", by="engine.routing").axes[0]
     assert len(axes.lines) == 2 and axes.get_xlabel() == "job.pattern.size"
     assert re.fullmatch("elapsed, (ms|µs|ns)", axes.get_ylabel())
     assert 0.5 < max(axes.lines[0].get_ydata()) < 5000
     with pytest.raises(ScenarioError, match="no column 'elapsed'"):
-        found.plot("seed", "elapsed")
-    assert "elapsed_ps" in found._repr_html_()
+        study_results.plot("seed", "elapsed")
+    assert "elapsed_ps" in study_results._repr_html_()
 
 
 def test_base_scenarios_are_objects_files_or_data(tmp_path: Path) -> None:
-    one = plan_sweep(parse(BASE), {"seed": [1]}, tmp_path / "a")
-    two = plan_sweep(BASE, {"seed": [1]}, tmp_path / "b")
-    assert one.base == two.base
+    from_object = plan_sweep(parse(BASE), {"seed": [1]}, tmp_path / "a")
+    from_data = plan_sweep(BASE, {"seed": [1]}, tmp_path / "b")
+    assert from_object.base == from_data.base

@@ -41,8 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def truth(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "truth" / "truth.json").read_text())
-    return found
+    facts: dict[str, Any] = json.loads((folder / "truth" / "truth.json").read_text())
+    return facts
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,9 @@ def test_host_clocks_are_apart_as_drawn(folder: Path, truth: dict[str, Any]) -> 
         pytest.skip("the case has records of its clocks' offsets")
     by_host = {f"node{n + 1:03d}": ps for n, ps in enumerate(offset)}
     true = [by_host[host] for host in hosts["host"].to_list()]
-    found = hosts["offset_ps"].to_list()
+    offsets = hosts["offset_ps"].to_list()
     # Corrections are known but for a constant, and as well as messages compare clocks.
-    apart = [f + t for f, t in zip(found, true, strict=True)]
+    apart = [f + t for f, t in zip(offsets, true, strict=True)]
     most = max(run.measured.clocks.largest_error_ps, 10_000_000)
     assert max(apart) - min(apart) <= most + truth["elapsed_ps"] * 40e-6
 
@@ -92,8 +92,8 @@ def test_what_is_seen_holds_nothing_of_the_truth(folder: Path, truth: dict[str, 
         "jobs.csv",
         "case.json",
     }
-    said = json.loads((folder / "seen" / "case.json").read_text())
-    assert set(said) == {"trace", "fabric", "counters", "jobs", "forwarding", "routing"}
+    case_files = json.loads((folder / "seen" / "case.json").read_text())
+    assert set(case_files) == {"trace", "fabric", "counters", "jobs", "forwarding", "routing"}
     assert truth["main"] == CAUSE
 
 
@@ -117,23 +117,25 @@ def test_counters_of_every_form_count_sent_data(
 ) -> None:
     sampling = blind_counters.Sampling(form, case.interval_ps, 3_000_000, True, narrow, 0.2, 5)
     path = tmp_path / "counters"
-    told = blind_counters.write_counters(path, counted, case.reality.fabric_file, sampling, 10**18)
+    totals = blind_counters.write_counters(
+        path, counted, case.reality.fabric_file, sampling, 10**18
+    )
     files = [path] if form == "collect" else sorted(path.iterdir())
-    found = united([read_counters(file) for file in files])
-    intervals = found.all_intervals()
+    counters = united([read_counters(file) for file in files])
+    intervals = counters.all_intervals()
     names = {}
     if form == "perfquery":  # it knows ports by LID alone
-        known = blind_counters.read_targets(case.reality.fabric_file).targets
-        names = {f"lid {target.lid}": target.node_name for target in known}
+        targets = blind_counters.read_targets(case.reality.fabric_file).targets
+        names = {f"lid {target.lid}": target.node_name for target in targets}
     intervals = intervals.with_columns(pl.col("node_name").replace(names))
-    assert blind_counters.counted_bytes(intervals) == told["bytes_between_first_and_last_reading"]
+    assert blind_counters.counted_bytes(intervals) == totals["bytes_between_first_and_last_reading"]
     # Our hosts send nothing before the first reading and after the last.
     last = counted.tables["counters"].sort("time_ps").group_by("link").last()
     links = counted.tables["links"].join(last, on="link").filter("from_node")
     ours = links.filter(pl.col("src").is_in(case.reality.node.tolist()))
     assert ours.height == len(set(case.reality.node.tolist()))
     for name, port, sent in ours.select("src_name", "src_port", "data_bytes").iter_rows():
-        assert told["bytes_between_first_and_last_reading"][f"{name}[{port}]"] == sent // 4 * 4
+        assert totals["bytes_between_first_and_last_reading"][f"{name}[{port}]"] == sent // 4 * 4
     assert ours["data_bytes"].sum() > blind_programs.bytes_sent(case.reality.scripts())["bytes"]
 
 
@@ -230,22 +232,22 @@ def test_not_determined_needs_two_causes_that_fit() -> None:
 def test_figures_of_answers() -> None:
     healthy = _truth(number=2, kind="healthy", main="healthy", accepted=["healthy"], causes={})
     mixed = _truth(number=3, causes={"slow_link": {"removed_ps": 30}, "noise": {"removed_ps": 10}})
-    found = [
+    answers = [
         blind.judge(_truth(), _diagnosis("slow-link"), "all"),
         blind.judge(healthy, _diagnosis("healthy"), "all"),
         blind.judge(healthy | {"number": 4}, _diagnosis("placement"), "all"),
         blind.judge(mixed, _diagnosis("slow-link", slow_link=0.25, noise=0.25), "all"),
     ]
-    made = blind.figures(found)
+    made = blind.figures(answers)
     assert made["scenarios"] == 4
     assert made["accuracy"] == 0.75
     assert made["accuracy_trace_only"] is None
     assert made["false_alarms"] == 0.5
     assert made["share_error"] == pytest.approx(0.1)
     assert made["calibration_error"] is None, "no bin has ten answers"
-    many = [found[0]] * 9 + [found[2]] * 3
+    many = [answers[0]] * 9 + [answers[2]] * 3
     assert blind.figures(many)["calibration_error"] == pytest.approx(0.15)
-    assert "slow_cable" in blind.text(found)
+    assert "slow_cable" in blind.text(answers)
 
 
 def test_a_fifth_of_cases_is_healthy() -> None:

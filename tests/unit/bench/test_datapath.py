@@ -53,21 +53,21 @@ def test_last_estimates_are_compared_with_what_was_sent(case: Path) -> None:
     assert rows["fraction"].to_list() == [0.0, 0.25, 0.0]
     # 0.257 of samples were congested, and the fraction was 0.25.
     assert rows["fraction_covered"].to_list() == [True, True, True]
-    found = summary(rows, np.array([[600, 2, 60], [900, 1, 150]]))
-    assert (found["runs"], found["links"], found["idle_links"]) == (1, 2, 1)
-    assert (found["coverage"], found["congested_links"]) == (0.5, 1)
-    assert found["congested_bias"] == pytest.approx(180 / 700 - 0.25, abs=1e-5)
-    assert found["queue_correlation"] == 1.0
-    assert found["lost"] == pytest.approx(3 / 1404, abs=1e-6)
-    assert (found["ns_per_packet_hop"], found["ns_receiver"]) == (300.0, 900.0)
-    assert (found["ns_warm"], found["ns_receiver_warm"]) == (60.0, 150.0)
+    figures = summary(rows, np.array([[600, 2, 60], [900, 1, 150]]))
+    assert (figures["runs"], figures["links"], figures["idle_links"]) == (1, 2, 1)
+    assert (figures["coverage"], figures["congested_links"]) == (0.5, 1)
+    assert figures["congested_bias"] == pytest.approx(180 / 700 - 0.25, abs=1e-5)
+    assert figures["queue_correlation"] == 1.0
+    assert figures["lost"] == pytest.approx(3 / 1404, abs=1e-6)
+    assert (figures["ns_per_packet_hop"], figures["ns_receiver"]) == (300.0, 900.0)
+    assert (figures["ns_warm"], figures["ns_receiver_warm"]) == (60.0, 150.0)
 
 
 def test_the_page_has_a_line_for_each_scheme(case: Path) -> None:
     rows = links_of(case, 4, "coordinated:4", 3)
-    found = summary(rows, np.array([[600, 2, 60], [900, 1, 150]]))
-    one = {"ip": 4, "scheme": "coordinated:4", **found}
-    text = table({**found, "schemes": [one], "machine": "a machine"})
+    figures = summary(rows, np.array([[600, 2, 60], [900, 1, 150]]))
+    scheme_figures = {"ip": 4, "scheme": "coordinated:4", **figures}
+    text = table({**figures, "schemes": [scheme_figures], "machine": "a machine"})
     assert "| `coordinated:4`, IPv4 | 2 | 50.0 % |" in text and "| **all** | 2 |" in text
     assert "| `coordinated:4`, IPv4 | 300 | 60 | 900 | 150 |" in text
     assert "Of 1 links with fewer than 100 packets, 100.0 % have" in text

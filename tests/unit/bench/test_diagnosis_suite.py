@@ -16,13 +16,13 @@ from tailback.telemetry.estimate import link_estimates
 @pytest.fixture(scope="module")
 def case() -> diagnosis_suite.Case:
     """Placement on a three-level tree: several candidates at every hop."""
-    found = diagnosis_suite.make(16)
-    assert found.kind == "fat tree, 3 levels"
-    return found
+    case_16 = diagnosis_suite.make(16)
+    assert case_16.kind == "fat tree, 3 levels"
+    return case_16
 
 
 @pytest.fixture(scope="module")
-def whole(case: diagnosis_suite.Case) -> Run:
+def joined_run(case: diagnosis_suite.Case) -> Run:
     return diagnosis_observe.join(diagnosis_observe.observe(case, 60_000), case.as_known())
 
 
@@ -49,9 +49,9 @@ def test_labels_need_counterfactuals_that_confirm_them() -> None:
     assert not diagnosis_suite.confirm("routing", clear)
     assert not diagnosis_suite.confirm("placement", {**clear, "other-traffic": 0.3})
     assert not diagnosis_suite.confirm("placement", {**clear, "placement": 0.2})
-    rest = {**dict.fromkeys(clear, 0.0), "wire": 0.9, "rates": 0.45}
-    assert diagnosis_suite.confirm("injection", rest)
-    assert not diagnosis_suite.confirm("not-network", rest)
+    counterfactuals = {**dict.fromkeys(clear, 0.0), "wire": 0.9, "rates": 0.45}
+    assert diagnosis_suite.confirm("injection", counterfactuals)
+    assert not diagnosis_suite.confirm("not-network", counterfactuals)
 
 
 def test_a_user_knows_no_job_cable_or_truth() -> None:
@@ -66,32 +66,34 @@ def test_a_user_knows_no_job_cable_or_truth() -> None:
     assert set(seen.tables["messages"]["src_rank"].to_list()) <= ranks
 
 
-def test_executions_are_joined_one_after_the_other(case: diagnosis_suite.Case, whole: Run) -> None:
+def test_executions_are_joined_one_after_the_other(
+    case: diagnosis_suite.Case, joined_run: Run
+) -> None:
     runs = diagnosis_observe.observe(case, 60_000)
-    assert whole.elapsed_ps == sum(run.elapsed_ps for run in runs)
-    windows = whole.tables["windows"]
+    assert joined_run.elapsed_ps == sum(run.elapsed_ps for run in runs)
+    windows = joined_run.tables["windows"]
     assert (windows["start_ps"][1:] >= windows["end_ps"][:-1]).all()
     sent = sum(int(run.tables["samples"]["hop_samples"].sum()) for run in runs)
-    assert int(whole.tables["samples"]["hop_samples"].sum()) == sent
+    assert int(joined_run.tables["samples"]["hop_samples"].sum()) == sent
 
 
-def test_thinned_samples_estimate_the_same_packets(whole: Run) -> None:
-    thin = diagnosis_observe.thin(whole, 10_000, 1)
+def test_thinned_samples_estimate_the_same_packets(joined_run: Run) -> None:
+    thin = diagnosis_observe.thin(joined_run, 10_000, 1)
     assert thin.tables["samples"]["hop_samples"].sum() == pytest.approx(10_000, rel=0.05)
-    full, part = (link_estimates(run.tables["samples"]) for run in (whole, thin))
+    full, part = (link_estimates(run.tables["samples"]) for run in (joined_run, thin))
     both = full.join(part, on="link", suffix="_thin").filter(pl.col("packets") > 500)
     assert both.height > 50
     off = (both["packets_thin"] - both["packets"]) / (both["packets_se_thin"])
     assert abs(float(off.mean() or 0)) < 0.3 and 0.8 < float(off.std() or 0) < 1.2  # type: ignore[arg-type]
 
 
-def test_every_scheme_sees_the_same_packets(case: diagnosis_suite.Case, whole: Run) -> None:
-    full = link_estimates(whole.tables["samples"])
+def test_every_scheme_sees_the_same_packets(case: diagnosis_suite.Case, joined_run: Run) -> None:
+    full = link_estimates(joined_run.tables["samples"])
     for scheme in ("coordinated", "compact"):
         runs = diagnosis_observe.observe(case, 60_000, scheme)
-        known = diagnosis_observe.carrying(case.as_known(), scheme)
-        joined = diagnosis_observe.join(runs, known)
-        assert joined.elapsed_ps == whole.elapsed_ps
+        scenario = diagnosis_observe.carrying(case.as_known(), scheme)
+        joined = diagnosis_observe.join(runs, scenario)
+        assert joined.elapsed_ps == joined_run.elapsed_ps
         assert joined.tables["packets"]["packet"].is_unique().all()
         six = link_estimates(decode_samples(joined).tables["samples"])
         both = full.join(six, on="link", suffix="_six").filter(pl.col("packets") > 300)
@@ -126,12 +128,12 @@ def test_figures_count_what_was_right() -> None:
             0,
         )
 
-    found = [said(1, "pattern", 0.95), said(3, "pattern", 0.95), said(5, "placement", 0.6)]
-    f = diagnosis.figures(found)
+    answers = [said(1, "pattern", 0.95), said(3, "pattern", 0.95), said(5, "placement", 0.6)]
+    f = diagnosis.figures(answers)
     assert f["accuracy"] == pytest.approx(2 / 3) and f["right"] == 2
     assert f["confusion"]["pattern"] == {"pattern": 2, "placement": 1}  # type: ignore[index]
     assert [miss["number"] for miss in f["misses"]] == [5]  # type: ignore[attr-defined]
-    bins = diagnosis.calibration(found)
+    bins = diagnosis.calibration(answers)
     assert [(b["answers"], b["right"]) for b in bins] == [(1, 0.0), (2, 1.0)]
     assert diagnosis.expected_error(bins) == pytest.approx((0.6 + 2 * 0.05) / 3)
     low, high = diagnosis.wilson(97, 100)

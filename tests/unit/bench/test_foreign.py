@@ -60,9 +60,9 @@ def flows(*pairs: tuple[int, int], size: int, **more: Any) -> Result:
 @pytest.mark.parametrize("size", [64, 4096, 40_960])
 @pytest.mark.parametrize(("receiver", "switches"), [(1, 1), (7, 3)])
 def test_a_lone_message_takes_latency_and_rate(size: int, receiver: int, switches: int) -> None:
-    took = flows((0, receiver), size=size).calls[1][0, 1]
+    elapsed_ps = flows((0, receiver), size=size).calls[1][0, 1]
     path = (switches + 1) * LATENCY + switches * SWITCH
-    assert took == pytest.approx(path + wire_ps(size), abs=5)
+    assert elapsed_ps == pytest.approx(path + wire_ps(size), abs=5)
 
 
 def test_a_switch_that_stores_packets_adds_one_each() -> None:
@@ -238,7 +238,7 @@ def written(
     elapsed = simulate(case.world()).elapsed_ps
     monkeypatch.setattr(foreign, "found", lambda *_: Confirmed(case, elapsed, {}, elapsed, 0.3))
     reader = foreign.Reader
-    monkeypatch.setattr(foreign, "Reader", lambda _, *rest: reader(form, *rest))
+    monkeypatch.setattr(foreign, "Reader", lambda _, *arguments: reader(form, *arguments))
     foreign.write_case(0, 9, tmp_path / "case")
     return tmp_path / "case", case
 
@@ -288,15 +288,15 @@ TRUTH = {"kind": "slow_link", "main": "slow_link", "program": "fft", "costs": {"
     ],
 )
 def test_a_verdict_is_held_against_the_truth(accepted: list[str], cause: str, outcome: str) -> None:
-    found = {"cause": cause, "confidence": 0.95, "elapsed_ps": 100}
-    answer = foreign.judge("one", TRUTH | {"accepted": accepted}, found, "all")
+    diagnosis = {"cause": cause, "confidence": 0.95, "elapsed_ps": 100}
+    answer = foreign.judge("one", TRUTH | {"accepted": accepted}, diagnosis, "all")
     assert answer.outcome == outcome
 
 
 def test_a_stated_range_holds_the_true_cost() -> None:
     cost = {"cause": "slow-link", "share": 0.22, "low_ps": 19, "high_ps": 24}
-    found = {"cause": "slow-link", "elapsed_ps": 100, "explanation": {"costs": [cost]}}
-    answer = foreign.judge("one", TRUTH | {"accepted": ["slow_link"]}, found, "all")
+    diagnosis = {"cause": "slow-link", "elapsed_ps": 100, "explanation": {"costs": [cost]}}
+    answer = foreign.judge("one", TRUTH | {"accepted": ["slow_link"]}, diagnosis, "all")
     made = foreign.figures([answer])["all"]
     assert made["cost_in_range"] == [1, 1]
     assert made["right"] == 1

@@ -28,11 +28,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Path
 def test_three_recorders_agree_in_what_they_record(made: tuple[Path, dict[str, Path]]) -> None:
     _, paths = made
     program = {name: read_trace(path) for name, path in paths.items()}
-    pairs = {name: recorders.point_to_point(one) for name, one in program.items()}
+    pairs = {name: recorders.point_to_point(messages) for name, messages in program.items()}
     # A halo exchange of 4 KiB with two neighbours and MPI_Sendrecv of 8 bytes, in every step.
     totals = {
-        name: [sum(one[k] for one in found.values()) for k in (0, 1)]
-        for name, found in pairs.items()
+        name: [sum(pair[k] for pair in pairs_of_recorder.values()) for k in (0, 1)]
+        for name, pairs_of_recorder in pairs.items()
     }
     assert totals["record"] == [3 * RANKS * STEPS, (2 * 4096 + 8) * RANKS * STEPS]
     assert pairs["monitoring"] == pairs["record"]
@@ -47,8 +47,8 @@ def test_each_recordings_diagnosis_says_what_it_lacks(
     made: tuple[Path, dict[str, Path]],
 ) -> None:
     work, paths = made
-    told: dict[str, Any] = {name: recorders.verdict(work, path) for name, path in paths.items()}
-    lacks = {name: one["not_recorded"] for name, one in told.items()}
+    verdicts: dict[str, Any] = {name: recorders.verdict(work, path) for name, path in paths.items()}
+    lacks = {name: verdict["not_recorded"] for name, verdict in verdicts.items()}
     assert lacks["record"] == []
     assert lacks["eztrace"] == [
         "sources of non-blocking receives",
@@ -57,7 +57,7 @@ def test_each_recordings_diagnosis_says_what_it_lacks(
     ]
     assert lacks["monitoring"][:2] == ["times of calls", "order of messages"]
     # More ranks than processors: no verdict blames the network.
-    assert {one["cause"] for one in told.values()} <= {
+    assert {verdict["cause"] for verdict in verdicts.values()} <= {
         "undetermined",
         "not-network",
         "imbalance",

@@ -18,9 +18,9 @@ from studies.taffet2019.telemetry_figures import congested_hops, packets_of
 def test_hop_counts_with_the_sums_of_a_row(truth: list[int]) -> None:
     g = np.arange(1, 6)
     sums = [int((power * truth).sum()) for power in (g**0, g, g * (g - 1))]
-    found = np.array(congested_hops(*sums))
-    assert (found >= 0).all()
-    assert [int((power * found).sum()) for power in (g**0, g, g * (g - 1))] == sums
+    packets = np.array(congested_hops(*sums))
+    assert (packets >= 0).all()
+    assert [int((power * packets).sum()) for power in (g**0, g, g * (g - 1))] == sums
 
 
 def test_packets_keep_sums_and_have_own_ids() -> None:
@@ -40,29 +40,29 @@ def test_packets_keep_sums_and_have_own_ids() -> None:
         [(7, 1, 5)] * 3 + [(7, 2, 5)] * 2 + [(9, 1, 3)] * 4
     )
     for sender in (7, 9):
-        own = hop.sequence[hop.sender == sender]
-        assert len(set(own)) == len(own)
-        assert set(congested.sequence[congested.sender == sender]) <= set(own)
+        sequence = hop.sequence[hop.sender == sender]
+        assert len(set(sequence)) == len(sequence)
+        assert set(congested.sequence[congested.sender == sender]) <= set(sequence)
     assert sorted(congested.weight[congested.sender == 7]) == [2, 3]
 
 
 @pytest.mark.parametrize("network", ["torus", "dragonfly"])
 def test_errors_shrink_with_bits_on_other_networks(network: str) -> None:
     traffic = make_traffic(network, "uniform", 20_000, 3)
-    one = errors(estimate(traffic, Entry("single_bit", 1, 4), 1, 1, False).counts, traffic)
+    single_bit = errors(estimate(traffic, Entry("single_bit", 1, 4), 1, 1, False).counts, traffic)
     ours = errors(estimate(traffic, Entry("coordinated", 5), 1, 1, False).counts, traffic)
     exact = errors(estimate(traffic, Entry("full_int", size=12), 1, 1, False).counts, traffic)
     for tier in traffic.tiers:
-        assert exact[tier] == 0 < ours[tier] < one[tier]
+        assert exact[tier] == 0 < ours[tier] < single_bit[tier]
 
 
 def test_tagging_one_in_k_scales_the_error() -> None:
     traffic = make_traffic("tapered", "uniform", 100_000, 3)
     entry = Entry("coordinated", 5)
-    whole = errors(estimate(traffic, entry, 1, 1, False).counts, traffic)
+    every_packet = errors(estimate(traffic, entry, 1, 1, False).counts, traffic)
     some = errors(estimate(traffic, entry, 1, 4, False).counts, traffic)
     # Variance × k, and a little for which packets are tagged.
-    assert 1.8 < some["core up"] / whole["core up"] < 2.4
+    assert 1.8 < some["core up"] / every_packet["core up"] < 2.4
 
 
 @pytest.mark.slow

@@ -44,32 +44,32 @@ def test_each_output_has_one_reader(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["osu_latency", "osu_latency_7", "imb_pingpong"])
 def test_mean_times_are_read(tmp_path: Path, name: str) -> None:
-    (found,) = read_benchmark(put(tmp_path, OUTPUTS[name][1]())).series
-    assert (found.quantity, found.layer) == ("latency", "mpi")
-    at = int(np.flatnonzero(found.size_bytes == 65536)[0])
-    assert found.time_ps[at] == pytest.approx(outputs.time_us(65536) * 1e6, rel=0.01)
-    assert found.resolution_ps[at] == pytest.approx(1e4)
+    (series,) = read_benchmark(put(tmp_path, OUTPUTS[name][1]())).series
+    assert (series.quantity, series.layer) == ("latency", "mpi")
+    at = int(np.flatnonzero(series.size_bytes == 65536)[0])
+    assert series.time_ps[at] == pytest.approx(outputs.time_us(65536) * 1e6, rel=0.01)
+    assert series.resolution_ps[at] == pytest.approx(1e4)
 
 
 @pytest.mark.parametrize(
     "name", ["osu_bw", "osu_bibw", "osu_mbw_mr", "ib_write_bw", "ib_write_bw_gbits"]
 )
 def test_rates_of_an_adapter_have_any_unit(tmp_path: Path, name: str) -> None:
-    (found,) = read_benchmark(put(tmp_path, OUTPUTS[name][1]())).series
-    assert found.quantity == "stream"
-    rate = found.size_bytes[-1] / found.time_ps[-1] * 1e6
+    (series,) = read_benchmark(put(tmp_path, OUTPUTS[name][1]())).series
+    assert series.quantity == "stream"
+    rate = series.size_bytes[-1] / series.time_ps[-1] * 1e6
     assert rate == pytest.approx(outputs.rate_mbs(outputs.SIZES[-1]), rel=0.01)
 
 
 def test_pairs_of_a_multiple_test_are_told(tmp_path: Path) -> None:
-    (found,) = read_benchmark(put(tmp_path, outputs.osu_mbw_mr(pairs=7))).series
-    assert found.pairs == 7
+    (series,) = read_benchmark(put(tmp_path, outputs.osu_mbw_mr(pairs=7))).series
+    assert series.pairs == 7
 
 
 def test_verbs_tell_the_mtu_and_the_median(tmp_path: Path) -> None:
-    found = read_benchmark(put(tmp_path, outputs.ib_write_lat(mtu=2048)))
-    assert found.packet_bytes == 2048
-    (series,) = found.series
+    benchmark = read_benchmark(put(tmp_path, outputs.ib_write_lat(mtu=2048)))
+    assert benchmark.packet_bytes == 2048
+    (series,) = benchmark.series
     assert series.layer == "verbs"
     assert series.time_ps[0] == pytest.approx(0.9e6, rel=0.01)
 
@@ -78,27 +78,27 @@ def test_verbs_tell_the_mtu_and_the_median(tmp_path: Path) -> None:
 def test_nccl_tells_hosts_and_bus_bandwidth(
     tmp_path: Path, make: Callable[[tuple[str, ...]], str]
 ) -> None:
-    found = read_benchmark(put(tmp_path, make(("gpu7", "gpu8"))))
-    assert found.hosts == ["gpu7", "gpu8"]
-    (series,) = found.series
+    benchmark = read_benchmark(put(tmp_path, make(("gpu7", "gpu8"))))
+    assert benchmark.hosts == ["gpu7", "gpu8"]
+    (series,) = benchmark.series
     assert (series.quantity, series.layer) == ("stream", "nccl")
     rate = series.size_bytes[-1] / series.time_ps[-1] * 1e6
     assert rate == pytest.approx(outputs.RATE, rel=0.02)
 
 
 def test_of_gpcnet_only_the_isolated_latency_is_used(tmp_path: Path) -> None:
-    found = read_benchmark(put(tmp_path, outputs.gpcnet("2.3")))
-    (series,) = found.series
+    benchmark = read_benchmark(put(tmp_path, outputs.gpcnet("2.3")))
+    (series,) = benchmark.series
     assert (series.size_bytes.tolist(), series.time_ps.tolist()) == ([8.0], [2.3e6])
     assert series.resolution_ps.tolist() == pytest.approx([1e5])
-    assert "BW+Sync" in found.notes[0]
+    assert "BW+Sync" in benchmark.notes[0]
 
 
 def test_several_tests_in_one_file(tmp_path: Path) -> None:
     text = outputs.osu_latency() + outputs.osu_bw() + outputs.osu_bw("Allreduce Latency Test")
-    found = read_benchmark(put(tmp_path, gzip.compress(text.encode()), "out.txt.gz"))
-    assert [one.source for one in found.series] == ["osu_latency", "osu_bw"]
-    assert "Allreduce" in found.notes[0]
+    benchmark = read_benchmark(put(tmp_path, gzip.compress(text.encode()), "out.txt.gz"))
+    assert [series.source for series in benchmark.series] == ["osu_latency", "osu_bw"]
+    assert "Allreduce" in benchmark.notes[0]
 
 
 def test_several_pairs_share_adapters_and_are_left_out(tmp_path: Path) -> None:
@@ -157,21 +157,21 @@ def test_damage_is_refused_with_file_and_place(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_a_cut_output_gives_no_other_value(tmp_path: Path, name: str) -> None:
     text = OUTPUTS[name][1]()
-    whole = {
+    complete = {
         (i, size): time
-        for i, one in enumerate(read_benchmark(put(tmp_path, text)).series)
-        for size, time in zip(one.size_bytes.tolist(), one.time_ps.tolist(), strict=True)
+        for i, series in enumerate(read_benchmark(put(tmp_path, text)).series)
+        for size, time in zip(series.size_bytes.tolist(), series.time_ps.tolist(), strict=True)
     }
     for end in range(0, len(text), max(1, len(text) // 150)):
         try:
-            found = read_benchmark(put(tmp_path, text[:end]))
+            benchmark = read_benchmark(put(tmp_path, text[:end]))
         except TailbackError:
             continue
-        for i, one in enumerate(found.series):
-            pairs = zip(one.size_bytes.tolist(), one.time_ps.tolist(), strict=True)
-            changed = [key for key, time in pairs if whole.get((i, key)) != time]
+        for i, series in enumerate(benchmark.series):
+            pairs = zip(series.size_bytes.tolist(), series.time_ps.tolist(), strict=True)
+            changed = [key for key, time in pairs if complete.get((i, key)) != time]
             # Of one or two rows it cannot be told how many decimals they should have.
-            assert not changed or len(one.size_bytes) < 3
+            assert not changed or len(series.size_bytes) < 3
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def machine(folder: Path) -> dict[str, str]:
     return files
 
 
-def by_name(found: Calibration) -> dict[str, Any]:
-    return {one.name: one for one in [*found.engine, *found.measured]}
+def by_name(calibration: Calibration) -> dict[str, Any]:
+    return {parameter.name: parameter for parameter in [*calibration.engine, *calibration.measured]}
 
 
 def test_a_machine_is_found_again(tmp_path: Path) -> None:
     files = machine(tmp_path)
-    found = tb.calibrate(list(files.values()), fabric=tmp_path / "net.toml")
-    told = by_name(found)
+    calibration = tb.calibrate(list(files.values()), fabric=tmp_path / "net.toml")
+    parameters = by_name(calibration)
     # A small message has a whole header, which the outputs were made without.
     wire_ps = 4096 * 0.02 * 8000 / 102
     truths = {
@@ -78,20 +78,22 @@ def test_a_machine_is_found_again(tmp_path: Path) -> None:
         "header": 4096 * 0.02,
     }
     for name, truth in truths.items():
-        assert told[name].low <= truth <= told[name].high, name
-        assert told[name].value == pytest.approx(truth, rel=0.25 if name == "header" else 0.05)
-    assert found.not_identified == {"packet": "no benchmark reports the MTU (perftest does)"}
-    assert found.frame["parameter"].to_list() == list(told)
+        assert parameters[name].low <= truth <= parameters[name].high, name
+        assert parameters[name].value == pytest.approx(
+            truth, rel=0.25 if name == "header" else 0.05
+        )
+    assert calibration.not_identified == {"packet": "no benchmark reports the MTU (perftest does)"}
+    assert calibration.frame["parameter"].to_list() == list(parameters)
 
 
 def test_one_distance_leaves_switches_and_widens_the_software(tmp_path: Path) -> None:
     files = machine(tmp_path)
     both = tb.calibrate([files["at1"], files["at5"]], fabric=tmp_path / "net.toml")
-    one = tb.calibrate(files["at5"], fabric=tmp_path / "net.toml")
-    assert "two different numbers of switches" in one.not_identified["switch_delay"]
+    one_distance = tb.calibrate(files["at5"], fabric=tmp_path / "net.toml")
+    assert "two different numbers of switches" in one_distance.not_identified["switch_delay"]
     width = {
-        name: by_name(found)["send_delay"].high - by_name(found)["send_delay"].low
-        for name, found in (("both", both), ("one", one))
+        name: by_name(calibration)["send_delay"].high - by_name(calibration)["send_delay"].low
+        for name, calibration in (("both", both), ("one", one_distance))
     }
     # Five switches of 30 to 90 ns.
     assert width["one"] == pytest.approx(5 * 60e3, rel=0.1)
@@ -101,28 +103,28 @@ def test_one_distance_leaves_switches_and_widens_the_software(tmp_path: Path) ->
 def test_without_a_fabric_no_distance_is_known(tmp_path: Path) -> None:
     files = machine(tmp_path)
     plain = [name.rpartition("@")[0] for name in (files["at5"], files["bw"])]
-    found = tb.calibrate(plain)
-    assert [one.name for one in found.engine] == ["eager"]
-    assert "fabric=" in found.not_identified["send_delay"]
-    assert "line rate is not known" in found.not_identified["header"]
-    assert by_name(found)["rate"].value == pytest.approx(100, rel=0.02)
+    calibration = tb.calibrate(plain)
+    assert [parameter.name for parameter in calibration.engine] == ["eager"]
+    assert "fabric=" in calibration.not_identified["send_delay"]
+    assert "line rate is not known" in calibration.not_identified["header"]
+    assert by_name(calibration)["rate"].value == pytest.approx(100, rel=0.02)
 
 
 def test_rates_beyond_the_line_are_no_header(tmp_path: Path) -> None:
     files = machine(tmp_path)
     network = NETWORK.replace("102 Gb/s", "50 Gb/s")
     (tmp_path / "net.toml").write_text(network)
-    found = tb.calibrate(files["bw"], fabric=tmp_path / "net.toml")
-    assert "header" not in by_name(found)
-    assert "several adapters" in found.not_identified["header"]
+    calibration = tb.calibrate(files["bw"], fabric=tmp_path / "net.toml")
+    assert "header" not in by_name(calibration)
+    assert "several adapters" in calibration.not_identified["header"]
 
 
 def test_a_slow_adapter_is_told(tmp_path: Path) -> None:
     files = machine(tmp_path)
     (tmp_path / "net.toml").write_text(NETWORK.replace("102 Gb/s", "200 Gb/s"))
-    found = tb.calibrate(files["bw"], fabric=tmp_path / "net.toml")
-    assert by_name(found)["header"].value == pytest.approx(4096, rel=0.05)
-    assert any("50% of the line rate" in note for note in found.notes)
+    calibration = tb.calibrate(files["bw"], fabric=tmp_path / "net.toml")
+    assert by_name(calibration)["header"].value == pytest.approx(4096, rel=0.05)
+    assert any("50% of the line rate" in note for note in calibration.notes)
 
 
 def test_verbs_tell_switches_and_packets_only(tmp_path: Path) -> None:
@@ -130,10 +132,10 @@ def test_verbs_tell_switches_and_packets_only(tmp_path: Path) -> None:
     for name, text in (("lat", outputs.ib_write_lat(2048)), ("bw", outputs.ib_write_bw(mtu=2048))):
         (tmp_path / name).write_text(text)
     files = [f"{tmp_path / 'lat'}@n0,n1", f"{tmp_path / 'bw'}@n0,n1"]
-    found = tb.calibrate(files, fabric=tmp_path / "net.toml")
-    assert by_name(found)["packet"].value == 2048
-    assert by_name(found)["header"].value == pytest.approx(2048 * 0.02, rel=0.3)
-    assert "nothing shows MPI's latency" in found.not_identified["send_delay"]
+    calibration = tb.calibrate(files, fabric=tmp_path / "net.toml")
+    assert by_name(calibration)["packet"].value == 2048
+    assert by_name(calibration)["header"].value == pytest.approx(2048 * 0.02, rel=0.3)
+    assert "nothing shows MPI's latency" in calibration.not_identified["send_delay"]
     (tmp_path / "lat").write_text(outputs.ib_write_lat(4096))
     with pytest.raises(CalibrationError, match=r"different MTUs: 4096 B in .*lat, 2048 B"):
         tb.calibrate(files, fabric=tmp_path / "net.toml")
@@ -166,20 +168,22 @@ def test_nccl_rates_are_of_the_named_hosts(tmp_path: Path) -> None:
 def test_gpcnet_is_a_mean_over_the_machine(tmp_path: Path) -> None:
     (tmp_path / "net.toml").write_text(NETWORK)
     (tmp_path / "g.txt").write_text(outputs.gpcnet("1.9"))
-    found = by_name(tb.calibrate(tmp_path / "g.txt", hosts="0-7", fabric=tmp_path / "net.toml"))
+    parameters = by_name(
+        tb.calibrate(tmp_path / "g.txt", hosts="0-7", fabric=tmp_path / "net.toml")
+    )
     # Of the other seven hosts one is over 1 switch, two over 3, four over 5.
     mean_us = (0.06 + 0.04 + 2 * (0.18 + 0.1) + 4 * (0.3 + 0.2)) / 7
-    assert found["send_delay"].value == pytest.approx((1.9 - mean_us) * 1e6, rel=1e-3)
+    assert parameters["send_delay"].value == pytest.approx((1.9 - mean_us) * 1e6, rel=1e-3)
 
 
 def test_the_calibration_file_goes_into_a_scenario(tmp_path: Path) -> None:
     files = machine(tmp_path)
-    found = tb.calibrate(list(files.values()), fabric=tmp_path / "net.toml")
-    path = found.write(tmp_path / "machine.toml")
+    calibration = tb.calibrate(list(files.values()), fabric=tmp_path / "net.toml")
+    path = calibration.write(tmp_path / "machine.toml")
     read = load(path)
-    assert read.settings == found.settings
-    assert read.not_identified == found.not_identified
-    for before, after in zip(found.engine, read.engine, strict=True):
+    assert read.settings == calibration.settings
+    assert read.not_identified == calibration.not_identified
+    for before, after in zip(calibration.engine, read.engine, strict=True):
         assert (after.name, after.kind, after.n, after.source) == (
             before.name,
             before.kind,
@@ -203,8 +207,8 @@ def test_the_calibration_file_goes_into_a_scenario(tmp_path: Path) -> None:
     # What the scenario does not state stays open, so that a diagnosis may choose it.
     assert "injection" not in changed.engine.model_fields_set
     with pytest.raises(CalibrationError, match="exists"):
-        found.write(path)
-    found.write(path, force=True)
+        calibration.write(path)
+    calibration.write(path, force=True)
 
 
 def test_commands_work_with_a_calibration(
@@ -294,13 +298,13 @@ def test_mistakes_are_refused(
 ) -> None:
     files = machine(tmp_path)
     files["plain"] = files["at5"].rpartition("@")[0]
-    given, says = REFUSED[name]
+    arguments, says = REFUSED[name]
     if name == "hosts":
         files["at5"] = files["plain"]
     fabric = [] if name == "fabric" else ["--fabric", str(tmp_path / "net.toml")]
-    assert tailback(["calibrate", *(word.format(**files) for word in given), *fabric]) == 2
-    said = capsys.readouterr().err
-    assert says in said and "remedy:" in said
+    assert tailback(["calibrate", *(word.format(**files) for word in arguments), *fabric]) == 2
+    error = capsys.readouterr().err
+    assert says in error and "remedy:" in error
 
 
 def test_text_of_files_stays_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,10 +77,10 @@ def test_the_host_that_slow_pairs_share_is_named(
     calibration = tb.calibrate(files, fabric=network)
     (disagreement,) = calibration.disagreements
     assert disagreement.regime == FORMATS[form][1] and disagreement.suspects == ("n3",)
-    slow = {one.hosts for one in disagreement.values if one.slow}
+    slow = {value.hosts for value in disagreement.values if value.slow}
     assert slow == {pair for pair in PAIRS if "n3" in pair}
     assert "n3 or its cable is slow" in disagreement.text()
-    fitted = {one.name for one in [*calibration.engine, *calibration.measured]}
+    fitted = {parameter.name for parameter in [*calibration.engine, *calibration.measured]}
     assert not fitted & ({"rate", "header"} if disagreement.regime == "rate" else {"send_delay"})
 
 
@@ -91,7 +91,7 @@ def test_pairs_that_agree_are_fitted_together(
     files = files_of(tmp_path, monkeypatch, form, lambda a, b: False)
     calibration = tb.calibrate(files, fabric=network)
     assert not calibration.disagreements
-    assert any(one.name == "rate" for one in calibration.measured)
+    assert any(parameter.name == "rate" for parameter in calibration.measured)
 
 
 def series(rate_gbps: float, noise: float = 0.003, seed: int = 1, sizes: int = 6) -> tuple:
@@ -132,7 +132,7 @@ def test_directions_and_hosts_are_told_apart(
     assert not kept
     assert (disagreement.suspects, disagreement.role) == (suspects, role)
     assert all(name in disagreement.text() for name in suspects)
-    values = {one.hosts: one.value for one in disagreement.values}
+    values = {value.hosts: value.value for value in disagreement.values}
     assert values == pytest.approx(rates, rel=0.02)
 
 
@@ -172,7 +172,7 @@ def test_small_messages_stay_where_only_rates_differ() -> None:
     ]
     kept, (disagreement,) = agreeing(placed)
     assert disagreement.suspects == ("c",)
-    assert [one.series.size_bytes.max() for one in kept] == [1024.0] * 3
+    assert [times.series.size_bytes.max() for times in kept] == [1024.0] * 3
 
 
 def test_unknown_distances_may_differ_in_latency() -> None:

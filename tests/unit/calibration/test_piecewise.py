@@ -52,8 +52,8 @@ def test_intervals_hold_the_truth_as_often_as_stated() -> None:
         true = noisy(times(jump_ps=3e5), 0.01, seed)
         lines = fit(SIZES, np.round(true / 1e4) * 1e4, np.full(len(SIZES), 1e4))
         rng = np.random.default_rng(seed)
-        for i, (found, truth) in enumerate(((lines.least_time, 1e6), (lines.byte_time, 80))):
-            low, high = np.quantile(found(rng)[1], [0.025, 0.975])
+        for i, (quantity, truth) in enumerate(((lines.least_time, 1e6), (lines.byte_time, 80))):
+            low, high = np.quantile(quantity(rng)[1], [0.025, 0.975])
             inside[i] += low <= truth <= high
     assert ((inside >= 364) & (inside <= 396)).all(), inside
 
@@ -120,13 +120,13 @@ def test_headers_of_small_messages_join_the_slope() -> None:
     # A line through the sizes alone does not fit small messages, which send a whole header.
     assert fit(STREAM, data, np.zeros(21)).segments > 1
     # An error of the header changes the bytes as well: the slope alone is known more exactly.
-    known = fit(WIRE, data, np.zeros(21)).byte_time(np.random.default_rng(0))[1]
-    assert np.std(draws) > 1.2 * np.std(known) * (1 + HEADER / PACKET)
+    known_header = fit(WIRE, data, np.zeros(21)).byte_time(np.random.default_rng(0))[1]
+    assert np.std(draws) > 1.2 * np.std(known_header) * (1 + HEADER / PACKET)
 
 
 def test_a_known_change_point_is_in_every_model() -> None:
     lines = fit(STREAM, window(1), np.zeros(21), change=(1 << 14, 1 << 15))
-    assert all(15 in one.model.breaks for _, one in lines.averaged)
+    assert all(15 in fitted.model.breaks for _, fitted in lines.averaged)
 
 
 def test_times_with_large_known_errors_hardly_count() -> None:
@@ -171,10 +171,10 @@ def test_known_errors_leave_no_further_one() -> None:
         time = 1e6 + 20 * size + 4e3 * rng.standard_normal(len(size))
         draws = 4e3 * rng.standard_normal((len(size), 4000))
         for complete in (True, False):
-            found = fit(
+            lines = fit(
                 size, time, np.ones(len(size)), error, deviation_ps=draws, complete=complete
             )
-            _, byte = found.byte_time(np.random.default_rng(1))
+            _, byte = lines.byte_time(np.random.default_rng(1))
             low, high = np.quantile(byte, [0.025, 0.975])
             width[complete].append(high - low)
             if complete:

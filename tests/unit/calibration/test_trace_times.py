@@ -65,8 +65,8 @@ def network(folder: Path) -> Path:
     return path
 
 
-def values(found: tb.Calibration) -> dict[str, Any]:
-    return {one.name: one for one in [*found.engine, *found.measured]}
+def values(calibration: tb.Calibration) -> dict[str, Any]:
+    return {parameter.name: parameter for parameter in [*calibration.engine, *calibration.measured]}
 
 
 def test_two_sizes_over_two_distances_are_fitted(write: Build, tmp_path: Path) -> None:
@@ -103,36 +103,38 @@ def test_no_clock_offset_moves_what_is_found(write: Build, tmp_path: Path, offse
     late = late_receivers(int(max(script[-1][0] for script in scripts)) + 10_000)
     scripts = [a + b for a, b in zip(scripts, late, strict=True)]
     trace = write([scripts[0], shifted(scripts[1], offset_ns)])
-    found = values(tb.calibrate(trace, hosts="n0,n1", fabric=network(tmp_path)))
+    parameters = values(tb.calibrate(trace, hosts="n0,n1", fabric=network(tmp_path)))
     # One switch of 60 ns by default.
-    assert found["send_delay"].value == pytest.approx((LATENCY_NS - 60) * 1e3, rel=0.03)
-    assert found["rate"].value == pytest.approx(GBPS, rel=0.03)
-    assert (found["eager"].value, found["eager"].high) == (EAGER, 16383)
+    assert parameters["send_delay"].value == pytest.approx((LATENCY_NS - 60) * 1e3, rel=0.03)
+    assert parameters["rate"].value == pytest.approx(GBPS, rel=0.03)
+    assert (parameters["eager"].value, parameters["eager"].high) == (EAGER, 16383)
 
 
 def test_ranks_of_one_host_tell_times_within_it(write: Build, tmp_path: Path) -> None:
     trace = write(ping_pong(), hosts=["n1", "n1"])
-    found = values(tb.calibrate(trace, fabric=network(tmp_path)))
-    assert found["local_rate"].value == pytest.approx(GBPS, rel=0.03)
-    assert found["latency_0_switches"].value == pytest.approx(LATENCY_NS * 1e3, rel=0.03)
-    assert "send_delay" not in found
+    parameters = values(tb.calibrate(trace, fabric=network(tmp_path)))
+    assert parameters["local_rate"].value == pytest.approx(GBPS, rel=0.03)
+    assert parameters["latency_0_switches"].value == pytest.approx(LATENCY_NS * 1e3, rel=0.03)
+    assert "send_delay" not in parameters
 
 
 def test_a_diagnosis_calibrates_from_its_trace(write: Build, tmp_path: Path) -> None:
     trace = write(ping_pong(), hosts=["n0", "n1"])
-    found = tb.diagnose(trace, fabric=network(tmp_path), seeds=1)
-    explanation = found.diagnosis.explanation
+    diagnosed = tb.diagnose(trace, fabric=network(tmp_path), seeds=1)
+    explanation = diagnosed.diagnosis.explanation
     assert explanation is not None
-    (said,) = [text for text in explanation.sources if text.startswith("settings of the engine")]
-    assert "fitted" in said and "send_delay" in said
-    engine = found.run.scenario.engine
+    (engine_source,) = [
+        text for text in explanation.sources if text.startswith("settings of the engine")
+    ]
+    assert "fitted" in engine_source and "send_delay" in engine_source
+    engine = diagnosed.run.scenario.engine
     assert engine.send_delay == pytest.approx((LATENCY_NS - 60) * 1e3, rel=0.03)
     assert engine.injection == "round-robin" and "routing" not in engine.model_fields_set
     # A setting that the user states is kept.
     stated = tmp_path / "machine.toml"
     stated.write_text('[engine]\nsend_delay = "50 ns"\n')
-    told = tb.diagnose(trace, fabric=network(tmp_path), seeds=1, calibration=stated)
-    assert told.run.scenario.engine.send_delay == 50_000
+    recalibrated = tb.diagnose(trace, fabric=network(tmp_path), seeds=1, calibration=stated)
+    assert recalibrated.run.scenario.engine.send_delay == 50_000
 
 
 def test_hosts_must_be_as_many_as_ranks(write: Build, tmp_path: Path) -> None:
@@ -140,9 +142,9 @@ def test_hosts_must_be_as_many_as_ranks(write: Build, tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match="2 ranks, but hosts of 1 are given"):
         tb.calibrate(trace, hosts="n0", fabric=network(tmp_path))
     strange = write(ping_pong(1), hosts=["login", "n1"])
-    found = tb.calibrate(strange, fabric=network(tmp_path))
-    assert any("'login' is not in the fabric" in note for note in found.notes)
-    assert "send_delay" not in values(found)
+    calibration = tb.calibrate(strange, fabric=network(tmp_path))
+    assert any("'login' is not in the fabric" in note for note in calibration.notes)
+    assert "send_delay" not in values(calibration)
 
 
 def rows(*some: tuple[int, int, int, int, int, int]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -189,24 +191,24 @@ def test_messages_that_met_others_or_waited_are_excluded(
 ) -> None:
     there, back = (0, 1, 8, 0, 0, 2 * US), (1, 0, 8, 50 * US, 40 * US, 52 * US)
     plain = trace_times(*rows(there, back), HOSTS, None)
-    (one,) = plain.placed
-    assert one.series.time_ps.tolist() == [2 * US]
+    (placed,) = plain.placed
+    assert placed.series.time_ps.tolist() == [2 * US]
     before = (0, 2, 1 << 20, 0, 0, 9 * US) if why == "queue at the sender" else None
     more = [there, back, extra] if before is None else [back, extra, before]
-    found = trace_times(*rows(*more), HOSTS, None)
+    times = trace_times(*rows(*more), HOSTS, None)
     if "queue" in why:
-        assert not found.placed
+        assert not times.placed
     else:
-        assert found.placed[0].series.time_ps.tolist() == [2 * US]
-        assert found.placed[0].series.n == 2
+        assert times.placed[0].series.time_ps.tolist() == [2 * US]
+        assert times.placed[0].series.n == 2
 
 
 def test_bytes_of_others_count_while_under_way() -> None:
     # The second overlaps the first by half, the third is within a host, the last is alone.
     size, start = np.array([1000, 400, 800, 600]), np.array([0, 50, 0, 300])
     done = np.array([100, 150, 100, 400])
-    found = bytes_meanwhile(size, start, done, np.array([True, True, False, True]))
-    assert found.tolist() == pytest.approx([200, 500, 1200, 0])
+    meanwhile = bytes_meanwhile(size, start, done, np.array([True, True, False, True]))
+    assert meanwhile.tolist() == pytest.approx([200, 500, 1200, 0])
 
 
 def test_one_direction_alone_tells_nothing() -> None:
@@ -221,15 +223,15 @@ def test_end_points_of_several_pairs_have_errors() -> None:
         for size in (8, 512):
             for src, dst in ((2 * pair, 2 * pair + 1), (2 * pair + 1, 2 * pair)):
                 start = 100 * US * (len(some) + 1)
-                took = 2 * US + round(rng.exponential(US / 10))
-                some.append((src, dst, size, start, start - US, start + took))
-    (one,) = trace_times(*rows(*some), hosts, None).placed
+                duration = 2 * US + round(rng.exponential(US / 10))
+                some.append((src, dst, size, start, start - US, start + duration))
+    (placed,) = trace_times(*rows(*some), hosts, None).placed
     shortest = trace_times(*rows(*some[:4]), hosts, None).placed[0].series
     # One pair alone shows no noise.
     assert shortest.error_ps is None and shortest.time_ps.min() > 2 * US
-    assert one.series.error_ps is not None and one.series.deviation_ps is not None
-    assert one.series.time_ps == pytest.approx(2 * US, abs=3 * one.series.error_ps.max())
-    assert one.series.error_ps.max() < US / 20
+    assert placed.series.error_ps is not None and placed.series.deviation_ps is not None
+    assert placed.series.time_ps == pytest.approx(2 * US, abs=3 * placed.series.error_ps.max())
+    assert placed.series.error_ps.max() < US / 20
 
 
 def test_few_sizes_share_slopes_and_threshold_of_others() -> None:
@@ -254,8 +256,8 @@ def test_few_sizes_share_slopes_and_threshold_of_others() -> None:
         )
         some.append(Placed(series, Route(switches, 0.0, 100.0)))
     threshold = FittedValue("eager", "size", 8192, 8192, 65535, "trace", 10)
-    found = {one.name: one for one in estimate(some, eager=threshold).engine}
-    assert found["send_delay"].value == pytest.approx(US, rel=0.02)
-    assert found["switch_delay"].value == pytest.approx(US / 10, rel=0.05)
-    assert found["switch_delay"].high - found["switch_delay"].low < US / 50
-    assert found["header"].value == pytest.approx(80, abs=8)
+    parameters = {parameter.name: parameter for parameter in estimate(some, eager=threshold).engine}
+    assert parameters["send_delay"].value == pytest.approx(US, rel=0.02)
+    assert parameters["switch_delay"].value == pytest.approx(US / 10, rel=0.05)
+    assert parameters["switch_delay"].high - parameters["switch_delay"].low < US / 50
+    assert parameters["header"].value == pytest.approx(80, abs=8)

@@ -204,8 +204,8 @@ def test_place_judges_hosts_without_usable_names(
     words += ["--format", "json"]
     assert tailback([*words, "--simulate"]) == 0
     captured = capsys.readouterr()
-    found = json.loads(captured.out)
-    assert found["placements"] and found["commands"] == {}
+    ranking = json.loads(captured.out)
+    assert ranking["placements"] and ranking["commands"] == {}
     assert "no rank file: host 'some host" in captured.err
     # Where the files are wanted, that is known before anything is simulated.
     monkeypatch.setattr("tailback.api.place.make_evaluate", lambda *_: pytest.fail("simulated"))
@@ -221,8 +221,8 @@ def test_place_judges_the_file_it_is_given(
     words = ["place", str(scenario(tmp_path)), "--format", "json"]
     for more in (["--placement", ranks], ["--placement", ranks, "--method", "file"]):
         assert tailback([*words, *map(str, more)]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert "file" in [row["placement"] for row in found["placements"]]
+        ranking = json.loads(capsys.readouterr().out)
+        assert "file" in [row["placement"] for row in ranking["placements"]]
     refused(capsys, [*words, "--method", "file"], "--placement FILE")
 
 
@@ -244,17 +244,17 @@ def test_place_says_which_method_fits_no_job(
 
 def test_list_names_every_kind(capsys: pytest.CaptureFixture[str]) -> None:
     assert tailback(["list", "--format", "json"]) == 0
-    known = json.loads(capsys.readouterr().out)
-    assert {"pattern", "placement", "reader", "rule", "figure", "fabric", "table"} <= set(known)
-    for kind in known:
+    kinds = json.loads(capsys.readouterr().out)
+    assert {"pattern", "placement", "reader", "rule", "figure", "fabric", "table"} <= set(kinds)
+    for kind in kinds:
         assert tailback(["list", kind, "--format", "json"]) == 0
         listed = json.loads(capsys.readouterr().out).values()
         summaries = [row["summary"] if isinstance(row, dict) else row for row in listed]
         assert tailback(["list", kind]) == 0
         shown = capsys.readouterr().out
         assert max(map(len, shown.splitlines())) <= 80
-        whole = " ".join(shown.split())
-        assert [summary for summary in summaries if summary not in whole] == []
+        text = " ".join(shown.split())
+        assert [summary for summary in summaries if summary not in text] == []
 
 
 # --- mistakes --------------------------------------------------------------------------------

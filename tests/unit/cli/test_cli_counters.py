@@ -20,7 +20,7 @@ from tailback.collector import (
 )
 from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories import torus_archive
-from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said
+from tests.factories.cli_counters import FABRIC, LEAF, plain, print_counters, refused
 from tests.factories.collect_subnet import row_of_switches
 from tests.factories.repository import ROOT
 
@@ -55,7 +55,7 @@ def pair(folder: Path) -> list[Path]:
 def test_the_verdict_names_link_share_and_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = said(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC)
+    text = print_counters(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC)
     assert "PORTS STALL" in text
     assert "1 of 2 ports waited for credit 1 % of their time or more" in text
     row = next(line for line in text.split("\n") if "leaf08[17]" in line)
@@ -67,14 +67,14 @@ def test_the_verdict_names_link_share_and_cost(
 
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
+    text = print_counters(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
     assert text in (ROOT / "docs" / "how-to" / "counters.md").read_text(encoding="utf-8")
 
 
 def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = pair(tmp_path)
     facts = json.loads(
-        said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
+        print_counters(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
     )
     worst: dict[str, Any] = facts["worst_ports"][0]
     assert (worst["node_name"], worst["port"]) == ("leaf08", 17)
@@ -91,12 +91,12 @@ def test_what_counters_cannot_tell_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = pair(tmp_path)
-    text = " ".join(said(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
+    text = " ".join(print_counters(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
     assert "WHERE IT MAY START no port that was read downstream of those that wait was 70 %" in text
     facts = json.loads(
-        said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
+        print_counters(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--format", "json")
     )
     assert facts["full_ports"] == [] and len(facts["cannot_tell"]) == 4
     # A diagnosis of counters is refused in favour of what counters can say.
@@ -114,7 +114,7 @@ def test_a_full_port_without_waits_may_start_congestion(
     )
     assert tailback(["simulate", str(path), "--out", str(tmp_path / "run"), "--quiet"]) == 0
     capsys.readouterr()
-    facts = json.loads(said(capsys, tmp_path / "run", "--format", "json"))
+    facts = json.loads(print_counters(capsys, tmp_path / "run", "--format", "json"))
     # The receiver's own link: everybody waits for it, and it never does.
     assert [(port["node_name"], port["port"]) for port in facts["full_ports"]] == [("leaf0", 1)]
     assert "1 port downstream of those that wait was 70 % full" in facts["may_begin"]
@@ -124,9 +124,9 @@ def test_nothing_is_claimed_without_a_tick(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = pair(tmp_path)
-    text = said(capsys, *files, "--every", "60 s", "--tick", "22 ns")
+    text = print_counters(capsys, *files, "--every", "60 s", "--tick", "22 ns")
     assert "lid 136[17]" in text and "54 %" in text
-    text = said(capsys, *files, "--every", "60 s", code=3)
+    text = print_counters(capsys, *files, "--every", "60 s", code=3)
     assert "UNDETERMINED" in text and "--tick" in text
 
 
@@ -143,16 +143,16 @@ def test_a_given_tick_counts_for_collections_and_archives(
     collection.close()
     for what in ("sweep", "sweep/intervals/000001.parquet"):
         ports = [
-            json.loads(said(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
+            json.loads(print_counters(capsys, tmp_path / what, *JSON, *tick))["worst_ports"]
             for tick in (("--tick", "22 ns"), ("--tick", "2.2 ns"))
         ]
-        told, given = (sorted(port["stall_fraction"] for port in part) for part in ports)
-        assert len(told) and given == pytest.approx([share / 10 for share in told])
+        reported, scaled = (sorted(port["stall_fraction"] for port in part) for part in ports)
+        assert len(reported) and scaled == pytest.approx([share / 10 for share in reported])
         assert all(port["stall_high_fraction"] is None for part in ports for port in part)
 
 
 def test_one_look_is_no_rate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, pair(tmp_path)[0], code=3)
+    text = print_counters(capsys, pair(tmp_path)[0], code=3)
     assert "two or more readings" in text and "tailback collect" in text
 
 
@@ -187,7 +187,7 @@ def test_latched_wrapped_and_reset_counters_are_told(
             18: (6, 10**7),
         },
     )
-    text = said(capsys, first, last, "--every", "1 s", "--fabric", FABRIC)
+    text = print_counters(capsys, first, last, "--every", "1 s", "--fabric", FABRIC)
     noticed = text[text.index("NOTICED") :].split("\n\n")[0]
     rows = {
         line.strip().split("  ", 1)[1].split(" a ", 1)[1]: line.split()[0]
@@ -203,7 +203,7 @@ def test_a_port_always_full_is_not_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [plain(tmp_path / f"{n}.txt", 136, {1: (5 + n, 100), 17: (5 + n, TOP)}) for n in (1, 2)]
-    text = said(capsys, *files, "--every", "1 s", "--fabric", FABRIC)
+    text = print_counters(capsys, *files, "--every", "1 s", "--fabric", FABRIC)
     assert "PORTS STALL" in text
     assert "the stall counters of 1 of 2 ports are full" in " ".join(text.split())
     assert "leaf08[17]" in text
@@ -212,7 +212,7 @@ def test_a_port_always_full_is_not_passed_over(
 def test_tables_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     files = pair(tmp_path)
-    said(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--out", out, "--csv")
+    print_counters(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "--out", out, "--csv")
     tables = {f"{table}.{form}" for table in ("ports", "groups") for form in ("parquet", "csv")}
     assert {path.name for path in out.iterdir()} >= {"counters.json", *tables}
     ports = pl.read_parquet(out / "ports.parquet")
@@ -221,12 +221,12 @@ def test_tables_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     facts = json.loads((out / "counters.json").read_text())
     assert facts["counters"]["verdict"] == "stalls"
     assert "exists" in refused(capsys, *files, "--every", "60 s", "--out", out)
-    said(capsys, *files, "--every", "60 s", "--tick", "22 ns", "--out", out, "--force")
+    print_counters(capsys, *files, "--every", "60 s", "--tick", "22 ns", "--out", out, "--force")
 
 
 def test_torus_is_listed_by_direction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = torus_archive.write(tmp_path / "torus", 12, shape=(5, 4, 4))
-    text = said(capsys, path)
+    text = print_counters(capsys, path)
     rows = text[text.index("BY TIER") :].split("\n")[2:8]
     assert [row.split()[0][0] for row in rows][:2] == ["X", "X"]
     assert "cannot be combined with other files" in refused(capsys, path, path)
@@ -250,7 +250,7 @@ def test_an_archive_of_a_tree_is_read_piecewise(
     folder.mkdir()
     for number in range(2):
         frame[2 * number : 2 * number + 2].write_parquet(folder / f"part-{number}.parquet")
-    text = said(capsys, folder, "--fabric", FABRIC, "--out", tmp_path / "o")
+    text = print_counters(capsys, folder, "--fabric", FABRIC, "--out", tmp_path / "o")
     assert "leaf08[17]" in text and "70 %" in text and "Leaf up" in text
 
 
@@ -276,7 +276,7 @@ def test_hostile_names_reach_no_terminal_page_or_sheet(
         )
         conform(INTERVALS, rows).write_parquet(folder / "part-0.parquet")
         out = tmp_path / f"out{number}"
-        text = said(capsys, folder, "--out", out, "--csv")
+        text = print_counters(capsys, folder, "--out", out, "--csv")
         assert "\x1b" not in text and "\u202e" not in text
         if name.startswith("="):
             lines = (out / "ports.csv").read_text().split("\n")
@@ -296,7 +296,7 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     broken.write_text(files[0].read_text().replace("....1000000000\n", "....one\n"))
     text = refused(capsys, broken)
     assert "broken.txt: line 7, column 18" in text and "remedy" in text
-    text = said(capsys, files[0], broken, code=3)
+    text = print_counters(capsys, files[0], broken, code=3)
     assert "left out: broken.txt: line 7, column 18" in text
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(b"PAR1")
@@ -317,12 +317,12 @@ def test_instants_that_cannot_be_true_are_refused(
     for apart, expected in ((0.0, "written at the same instant"), (0.01, "more than is possible")):
         for number, file in enumerate(files):
             os.utime(file, (1e9 + number * apart,) * 2)
-        told = refused(capsys, *files, *fabric)
-        assert "second.txt" in told and expected in told and "--every, the time" in told
+        message = refused(capsys, *files, *fabric)
+        assert "second.txt" in message and expected in message and "--every, the time" in message
     os.utime(files[1], (1e9 + 60,) * 2)
-    assert "4 of 20 ports waited" in said(capsys, *files, *fabric)
-    told = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
-    assert "20 of 20 active ports" in told and "in the order in which they were read" in told
+    assert "4 of 20 ports waited" in print_counters(capsys, *files, *fabric)
+    message = refused(capsys, *reversed(files), *fabric, "--every", "60 s")
+    assert "20 of 20 active ports" in message and "in the order in which they were read" in message
     refused(capsys, *files, *fabric, "--every", "1 ms")
 
 
@@ -332,7 +332,7 @@ def test_ports_that_a_cut_file_lost_are_named(
     text = LEAF[1].read_text()
     cut = tmp_path / "cut.txt"
     cut.write_text(text[: text.index("# Port extended counters: Lid 134 port 11")])
-    shown = said(capsys, LEAF[0], cut, "--every", "60 s", "--fabric", FABRIC)
+    shown = print_counters(capsys, LEAF[0], cut, "--every", "60 s", "--fabric", FABRIC)
     assert "only one reading" in shown and "leaf06[11]" in shown
 
 

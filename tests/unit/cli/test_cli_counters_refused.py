@@ -12,7 +12,7 @@ from tailback.cli import run as tailback
 from tailback.port_counters.readers import READERS
 from tests.factories import torus_archive
 from tests.factories.cli import scenario
-from tests.factories.cli_counters import FABRIC, LEAF, plain, refused, said
+from tests.factories.cli_counters import FABRIC, LEAF, plain, print_counters, refused
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_diagnosis_is_read_as_its_run(
     diagnosis: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = json.loads(said(capsys, diagnosis, "--format", "json"))
-    assert told == json.loads(said(capsys, diagnosis / "run", "--format", "json"))
-    assert told["ports"] > 0 and {group["category"] for group in told["groups"]} >= {"Leaf"}
+    verdict = json.loads(print_counters(capsys, diagnosis, "--format", "json"))
+    assert verdict == json.loads(print_counters(capsys, diagnosis / "run", "--format", "json"))
+    assert verdict["ports"] > 0 and {group["category"] for group in verdict["groups"]} >= {"Leaf"}
     # A diagnosis that has lost its run is no source.
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "diagnosis.json").write_text("{}")
@@ -54,7 +54,7 @@ def test_options_without_effect_are_refused(
     pair = [*LEAF, "--every", "60 s"]
     assert "without --out" in refused(capsys, *pair, "--csv")
     assert "--subsystem has no effect" in refused(capsys, *pair, "--subsystem", "A=^leaf")
-    said(capsys, *pair, "--subsystem", "A=^leaf", "--fabric", FABRIC)
+    print_counters(capsys, *pair, "--subsystem", "A=^leaf", "--fabric", FABRIC)
 
 
 @pytest.mark.parametrize("name", READERS.names())
@@ -89,7 +89,7 @@ def test_a_header_without_rows_is_no_reading(
     assert "a.HEADER: no rows of counters in it" in text and "remedy: " in text
     # Beside a file with rows it is left out, and named.
     (tmp_path / "b.csv").write_text(f"{HEADER}\n60, 5000000\n")
-    text = said(capsys, tmp_path / "a.HEADER", tmp_path / "b.csv")
+    text = print_counters(capsys, tmp_path / "a.HEADER", tmp_path / "b.csv")
     assert "1 interval" in text and "a.HEADER: no row under its header" in text
 
 
@@ -102,15 +102,15 @@ def test_files_the_wrong_way_round_get_a_hint(
         for n in (1, 2, 3)
     ]
     hint = "most counters fell"
-    assert hint not in said(capsys, *files, "--every", "60 s", code=3)
-    text = said(capsys, *reversed(files), "--every", "60 s", code=3)
+    assert hint not in print_counters(capsys, *files, "--every", "60 s", code=3)
+    text = print_counters(capsys, *reversed(files), "--every", "60 s", code=3)
     assert f"in 2 of 2 steps from one file to the next {hint}" in text
     assert "in the order in which they were read" in " ".join(text.split())
-    text = said(capsys, files[0], files[2], files[1], "--every", "60 s", code=3)
+    text = print_counters(capsys, files[0], files[2], files[1], "--every", "60 s", code=3)
     assert f"in 1 of 2 steps from one file to the next {hint}" in text
     # One port of two that was set back is no sign of the order.
     plain(files[1], 9, {1: (900, 9), 2: (4000, 40)})
-    assert hint not in said(capsys, *files[:2], "--every", "60 s", code=3)
+    assert hint not in print_counters(capsys, *files[:2], "--every", "60 s", code=3)
 
 
 def test_sysfs_copies_with_one_time_are_distinguished(
@@ -120,4 +120,4 @@ def test_sysfs_copies_with_one_time_are_distinguished(
     trees = [tree(tmp_path / str(n), n) for n in (1, 2)]
     text = refused(capsys, *trees)
     assert "written at the same instant" in text and "--every" in text
-    assert "1 interval over 1 s" in said(capsys, *trees, "--every", "1 s")
+    assert "1 interval over 1 s" in print_counters(capsys, *trees, "--every", "1 s")

@@ -45,13 +45,14 @@ def diagnosed(run: Path, *, counters: bool) -> DiagnosisResult:
     )
 
 
-def contradictions(found: Diagnosis) -> list[str]:
+def contradictions(diagnosis: Diagnosis) -> list[str]:
     """Findings of the rules whose cause has no place in the explanation of the measured time."""
-    assert found.explanation is not None
+    assert diagnosis.explanation is not None
     return [
-        f"{one.code}: {one.cause}"
-        for one in found.findings
-        if one.cause in ("slow-link", "other-traffic") and not found.explanation.cost(one.cause)
+        f"{finding.code}: {finding.cause}"
+        for finding in diagnosis.findings
+        if finding.cause in ("slow-link", "other-traffic")
+        and not diagnosis.explanation.cost(finding.cause)
     ]
 
 
@@ -67,20 +68,20 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.data
 def test_the_labs_slow_cable_is_named_with_cost(slow: Path) -> None:
-    found = diagnosed(slow, counters=True).diagnosis
+    diagnosis = diagnosed(slow, counters=True).diagnosis
     truth = json.loads((slow / "truth" / "truth.json").read_text())
     assert "l2" in str(truth) and "s1" in str(truth)
-    assert found.cause == "slow-link" and found.explanation is not None
-    cost = found.explanation.cost("slow-link")
+    assert diagnosis.cause == "slow-link" and diagnosis.explanation is not None
+    cost = diagnosis.explanation.cost("slow-link")
     assert cost is not None and 0.4 <= cost.share <= 0.75
-    assert contradictions(found) == []
+    assert contradictions(diagnosis) == []
     # One cable, that one, and at about a quarter of its 40 Mb/s.
     assert cost.subject.startswith("l2[s1] → s1[l2] serves ") and ";" not in cost.subject
-    assert cost.subject in found.headline
-    assert cost.rests_on == ("counters", "model") and found.confidence >= 0.7
-    assert found.explanation.cost("other-traffic") is None
-    assert any("lossy network" in line for line in found.explanation.sources)
-    screen = "\n".join(diagnosis_lines(found, slow))
+    assert cost.subject in diagnosis.headline
+    assert cost.rests_on == ("counters", "model") and diagnosis.confidence >= 0.7
+    assert diagnosis.explanation.cost("other-traffic") is None
+    assert any("lossy network" in line for line in diagnosis.explanation.sources)
+    screen = "\n".join(diagnosis_lines(diagnosis, slow))
     assert "COST OF EACH CAUSE, of the measured time" in screen
     assert screen.index("MEASURED  11.18 s on 16 ranks") < screen.index("VERDICT  SLOW LINK")
 
@@ -88,15 +89,15 @@ def test_the_labs_slow_cable_is_named_with_cost(slow: Path) -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("counters", [True, False])
 def test_the_labs_healthy_run_has_no_fault(healthy: Path, counters: bool) -> None:
-    found = diagnosed(healthy, counters=counters).diagnosis
-    assert found.cause == "healthy" and "No fault found" in found.headline
-    assert contradictions(found) == []
-    assert found.explanation is not None
-    assert found.explanation.cost("slow-link") is None
-    assert found.explanation.cost("other-traffic") is None
-    assert found.slow_links == [] and "→" not in found.headline
+    diagnosis = diagnosed(healthy, counters=counters).diagnosis
+    assert diagnosis.cause == "healthy" and "No fault found" in diagnosis.headline
+    assert contradictions(diagnosis) == []
+    assert diagnosis.explanation is not None
+    assert diagnosis.explanation.cost("slow-link") is None
+    assert diagnosis.explanation.cost("other-traffic") is None
+    assert diagnosis.slow_links == [] and "→" not in diagnosis.headline
     if not counters:
-        assert any("tailback collect" in text for text in found.explanation.missing)
+        assert any("tailback collect" in text for text in diagnosis.explanation.missing)
 
 
 @pytest.mark.data
@@ -110,33 +111,33 @@ def test_port_errors_on_the_jobs_path_are_evidence(healthy: Path, tmp_path: Path
         .otherwise(0)
     )
     (tmp_path / "counters.csv").write_text(both.write_csv())
-    found = diagnose(
+    diagnosis = diagnose(
         healthy / "trace",
         fabric=str(healthy / "links.csv"),
         rankfile=str(healthy / "rank_host.csv"),
         counters=[tmp_path / "counters.csv"],
         **QUICK,
     ).diagnosis  # type: ignore[arg-type]
-    assert found.explanation is not None
-    (events,) = found.explanation.port_events
+    assert diagnosis.explanation is not None
+    (events,) = diagnosis.explanation.port_events
     assert events.finding == "errors" and [port.device for port in events.ports] == ["l2"]
     assert "l2[s1] counted" in events.statement
-    assert events.statement in " ".join(" ".join(diagnosis_lines(found, healthy)).split())
+    assert events.statement in " ".join(" ".join(diagnosis_lines(diagnosis, healthy)).split())
 
 
 @pytest.mark.data
 def test_the_trace_alone_is_certain_of_no_cable(slow: Path) -> None:
-    found = diagnosed(slow, counters=False).diagnosis
-    assert found.explanation is not None
-    named = found.headline
-    if found.cause == "slow-link" and "does not tell which" not in named:
+    diagnosis = diagnosed(slow, counters=False).diagnosis
+    assert diagnosis.explanation is not None
+    named = diagnosis.headline
+    if diagnosis.cause == "slow-link" and "does not tell which" not in named:
         assert "l2[s1] → s1[l2]" in named or "s1[l2] → l2[s1]" in named
-    elif found.cause == "slow-link":
+    elif diagnosis.cause == "slow-link":
         assert "l2[s1]" in named or "s1[l2]" in named
-        assert found.confidence <= 0.6
+        assert diagnosis.confidence <= 0.6
     else:
-        assert found.cause == "undetermined" and found.confidence == 0.0
-    assert found.explanation.missing
+        assert diagnosis.cause == "undetermined" and diagnosis.confidence == 0.0
+    assert diagnosis.explanation.missing
 
 
 @pytest.mark.data
@@ -277,8 +278,8 @@ def test_a_trace_with_slow_calls_gets_another_screen(
         captured = capsys.readouterr()
         assert code in (0, 3), captured.err
         screens[name] = captured.out.replace(str(out), "")
-        whole = json.loads((out / "diagnosis.json").read_text())["explanation"]
-        assert sum(whole["parts"].values()) == whole["elapsed_ps"]
+        explanation = json.loads((out / "diagnosis.json").read_text())["explanation"]
+        assert sum(explanation["parts"].values()) == explanation["elapsed_ps"]
     assert screens["fast"] != screens["slow"]
     # Receives of 10 ms for a few kilobytes: no cause with evidence explains them.
     assert "VERDICT  UNDETERMINED" in screens["slow"]

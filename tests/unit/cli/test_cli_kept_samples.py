@@ -110,11 +110,11 @@ def test_undecodable_headers_are_not_called_missing(
         "placement",
     ]
     assert tailback(["diagnose", str(path), *out]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Too few samples: those that arrived cannot be decoded" in said
-    assert "headers cannot be decoded, so they do not show where" in said
-    assert "use compact or full, which count hops" in said
-    assert "Switch telemetry on" not in said and "no packet carried" not in said
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "Too few samples: those that arrived cannot be decoded" in screen
+    assert "headers cannot be decoded, so they do not show where" in screen
+    assert "use compact or full, which count hops" in screen
+    assert "Switch telemetry on" not in screen and "no packet carried" not in screen
 
 
 @pytest.mark.parametrize("name", ["diagnosis.json", "rankfile.openmpi"])
@@ -143,6 +143,6 @@ def test_data_nobody_looked_at_is_not_called_short(
     )
     out = ["--out", str(tmp_path / "d"), "--seeds", "1", "--remedy", "routing"]
     assert tailback(["diagnose", str(path), *out]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Re-simulation points to" in said and "no packet carried a sample" in said
-    assert "queues too short" not in said
+    screen = " ".join(capsys.readouterr().out.split())
+    assert "Re-simulation points to" in screen and "no packet carried a sample" in screen
+    assert "queues too short" not in screen

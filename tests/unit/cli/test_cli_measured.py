@@ -99,7 +99,9 @@ def test_calls_that_last_longer_give_another_diagnosis(
     assert slow.confidence <= slow.modelled_ps / slow.elapsed_ps + 1e-9
     assert (slow.cause, slow.confidence) == ("undetermined", 0.0)
     assert slow.explanation is not None and fast.explanation is not None
-    unexplained = [one.explanation.not_explained_ps / one.elapsed_ps for one in (fast, slow)]
+    unexplained = [
+        diagnosis.explanation.not_explained_ps / diagnosis.elapsed_ps for diagnosis in (fast, slow)
+    ]
     assert unexplained[0] < 0.4 and unexplained[1] > 0.98
     assert "is not explained by any cause with evidence" in slow_screen
     tables = {file.stem for file in (folder / "measured").iterdir()}
@@ -119,7 +121,7 @@ def shared(trace: Path, cores: str) -> Path:
 
 def with_processor_time(script: Script, ns: int) -> Script:
     """The script with this processor time before each call."""
-    return [(*one, {"value": ns}) if one[1] == "enter" else one for one in script]
+    return [(*event, {"value": ns}) if event[1] == "enter" else event for event in script]
 
 
 @pytest.mark.parametrize(
@@ -153,14 +155,16 @@ def test_forecast_never_shows_recorded_beside_expected_times(
     trace = write(texts, **attribute)
     if recorded:
         shared(trace, "0-1")
-    found, screen, folder = diagnosed(tmp_path, trace, capsys, keys, *options)
-    assert screen.startswith(f"FORECAST  {format_time(found.elapsed_ps)} on fat tree, 4 ranks, ")
-    assert found.forecast is not None and found.forecast.communication_alone == alone
-    assert found.measured is None and found.not_explained_ps is None
-    assert found.elapsed_ps == found.expected_ps
+    diagnosis, screen, folder = diagnosed(tmp_path, trace, capsys, keys, *options)
+    assert screen.startswith(
+        f"FORECAST  {format_time(diagnosis.elapsed_ps)} on fat tree, 4 ranks, "
+    )
+    assert diagnosis.forecast is not None and diagnosis.forecast.communication_alone == alone
+    assert diagnosis.measured is None and diagnosis.not_explained_ps is None
+    assert diagnosis.elapsed_ps == diagnosis.expected_ps
     page = " ".join((folder / "report.html").read_text().split())
-    assert f"Forecast {found.forecast}</dt><dd>{format_time(found.elapsed_ps)}</dd>" in page
-    (line,) = [note for note in found.warnings if note.startswith("recording: ")]
+    assert f"Forecast {diagnosis.forecast}</dt><dd>{format_time(diagnosis.elapsed_ps)}</dd>" in page
+    (line,) = [note for note in diagnosis.warnings if note.startswith("recording: ")]
     text = " ".join(screen.split())
     assert reason in line and line in text
     assert not any(word in screen for word in ("MEASURED", "times what", "model expects"))
@@ -172,7 +176,7 @@ def test_forecast_never_shows_recorded_beside_expected_times(
     # three turns moves 64 KiB twice at 100 Gb/s, and takes less than 20 µs.
     computed, turns = 2 * (40 if recorded == "processor" else 195), 6 if "repeat" in keys else 3
     scale = 0.0 if alone else 0.5 if "0.5" in keys else turns / 3
-    assert computed * scale < found.elapsed_ps / 1e6 < computed * scale + 20 * turns
+    assert computed * scale < diagnosis.elapsed_ps / 1e6 < computed * scale + 20 * turns
 
 
 def test_shared_cores_exclude_evidence_of_a_measured_run(
@@ -190,8 +194,8 @@ def test_shared_cores_exclude_evidence_of_a_measured_run(
 def test_ranks_with_cores_of_their_own_are_measured(
     write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, screen, _ = diagnosed(tmp_path, shared(write(scripts()), "0-3"), capsys)
-    assert screen.startswith("MEASURED") and found.forecast is None
+    diagnosis, screen, _ = diagnosed(tmp_path, shared(write(scripts()), "0-3"), capsys)
+    assert screen.startswith("MEASURED") and diagnosis.forecast is None
 
 
 def test_nothing_is_measured_without_a_trace(
@@ -205,9 +209,9 @@ def test_nothing_is_measured_without_a_trace(
     screen = capsys.readouterr()
     assert code in (0, 3), screen.err
     assert "MEASURED" not in screen.out
-    found: dict[str, Any] = json.loads((out / "diagnosis.json").read_text())
-    assert found["measured"] is None and found["not_explained_ps"] is None
-    assert found["elapsed_ps"] == found["expected_ps"]
+    diagnosis: dict[str, Any] = json.loads((out / "diagnosis.json").read_text())
+    assert diagnosis["measured"] is None and diagnosis["not_explained_ps"] is None
+    assert diagnosis["elapsed_ps"] == diagnosis["expected_ps"]
     assert not (out / "measured").exists()
 
 
@@ -222,7 +226,7 @@ def test_equal_messages_with_other_times_are_distinguished(
         for name in ("fast", "slow")
     ]
     # Five receives of 0.1 ms and of 10 ms.
-    assert [round(one.part("transfer") / 1e9, 1) for one in parts] == [0.5, 50.0]
+    assert [round(split.part("transfer") / 1e9, 1) for split in parts] == [0.5, 50.0]
     assert parts[0].part("computation") == parts[1].part("computation")
 
 
@@ -241,14 +245,14 @@ def test_comparisons_with_skipped_steps_say_what_is_missing(
 ) -> None:
     trace = write(scripts(turns=60))
     keys = '[engine]\nrouting = "deterministic"\nskip_repeats = {}'
-    _, whole, _ = diagnosed(tmp_path, trace, capsys, keys.format("false"))
-    found, screen, _ = diagnosed(tmp_path, trace, capsys, keys.format("true"))
-    assert any(note.startswith("skipped: 50 of the 62 steps") for note in found.warnings), (
-        found.warnings
+    _, complete, _ = diagnosed(tmp_path, trace, capsys, keys.format("false"))
+    diagnosis, screen, _ = diagnosed(tmp_path, trace, capsys, keys.format("true"))
+    assert any(note.startswith("skipped: 50 of the 62 steps") for note in diagnosis.warnings), (
+        diagnosis.warnings
     )
-    said = "single calls and sends of the measured run are not compared with the simulated one"
-    assert said in " ".join(screen.split())
-    assert said not in " ".join(whole.split())
+    remark = "single calls and sends of the measured run are not compared with the simulated one"
+    assert remark in " ".join(screen.split())
+    assert remark not in " ".join(complete.split())
 
 
 @pytest.mark.slow
@@ -256,7 +260,7 @@ def test_a_folder_of_the_lab_can_be_forecast() -> None:
     """Its own counters are no evidence of a forecast; those that a user gives are refused."""
     folder = ROOT / "examples" / "lab" / "slow-cable"
     only = {"methods": ["block"], "remedies": ["placement"], "seeds": 1}
-    found = tb.diagnose(folder, forecast=True, **only)
-    assert found.forecast is not None and found.measured is None
+    diagnosis = tb.diagnose(folder, forecast=True, **only)
+    assert diagnosis.forecast is not None and diagnosis.measured is None
     with pytest.raises(TailbackError, match="counters=: needs a measured run"):
         tb.diagnose(folder, forecast=True, counters=[folder / "counters.csv.gz"], **only)

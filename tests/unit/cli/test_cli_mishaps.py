@@ -154,10 +154,10 @@ def test_a_reader_that_has_enough(arguments: list[str]) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_reader_that_stops_keeps_the_verdict(form: str) -> None:
     """One look at counters is no rate: exit code 3, which a script may wait for."""
-    one = ROOT / "examples" / "counters" / "leaf06-12h00.txt"
+    sweep = ROOT / "examples" / "counters" / "leaf06-12h00.txt"
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "tailback", "counters", str(one), "--format", form]
+    command = [sys.executable, "-m", "tailback", "counters", str(sweep), "--format", form]
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (3, b"")

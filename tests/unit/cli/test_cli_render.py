@@ -36,8 +36,8 @@ def test_assumptions_are_shown_before_two_other_warnings() -> None:
     """Whatever they begin with: a diagnosis holds them as data."""
     texts = [f"warning {number}" for number in range(4)]
     update = {"warnings": [*texts, "rates are assumed"], "assumptions": ["rates are assumed"]}
-    told = make_diagnosis(make_run()).model_copy(update=update)
-    read = type(told).model_validate_json(told.model_dump_json())
+    diagnosis = make_diagnosis(make_run()).model_copy(update=update)
+    read = type(diagnosis).model_validate_json(diagnosis.model_dump_json())
     notes = [line.strip() for line in diagnosis_lines(read, Path("out")) if "note:" in line]
     shown = ["note: rates are assumed", "note: warning 0", "note: warning 1"]
     assert notes == [*shown, "note: 2 more in the report"]
@@ -71,13 +71,13 @@ def test_lines_of_wide_letters_end_on_the_screen() -> None:
         lines = wrap(text, first="  note: ")
         assert max(map(wide, lines)) < 80
         # Nothing is lost, and no line ends before its per cent sign.
-        said = "".join(lines).replace(" ", "").removeprefix("note:")
-        assert said == text.replace(" ", "")
+        text_shown = "".join(lines).replace(" ", "").removeprefix("note:")
+        assert text_shown == text.replace(" ", "")
         assert not any(line.lstrip().startswith("%") for line in lines)
     assert wrap("") == []
     run = make_run()
-    told = make_diagnosis(run).model_copy(update={"headline": "通信 の段階 " * 30})
-    assert max(map(wide, diagnosis_lines(told, Path("out")))) < 80
+    diagnosis = make_diagnosis(run).model_copy(update={"headline": "通信 の段階 " * 30})
+    assert max(map(wide, diagnosis_lines(diagnosis, Path("out")))) < 80
     command = command_lines("mpirun --host 計算節点 " + "計算 節点 " * 20 + "./app")
     assert max(map(wide, command)) < 80 and len(command) > 2
     assert all(line.endswith(" \\") for line in command[:-1])
@@ -100,36 +100,36 @@ def test_shown_steps_add_up_to_the_observed_time() -> None:
     assert [step.name for step in steps] == ["ideal", "placement", "remainder", "observed"]
     assert sum(step.delta_ps for step in steps) == steps[-1].elapsed_ps == 3_000_000
     assert displayed_bars(bars[:2]) == bars[:2] and displayed_bars([]) == []
-    told = make_diagnosis(make_run()).model_copy(update={"waterfall": bars})
-    lines = diagnosis_lines(told, Path("out"))
+    diagnosis = make_diagnosis(make_run()).model_copy(update={"waterfall": bars})
+    lines = diagnosis_lines(diagnosis, Path("out"))
     start = lines.index("WHERE THE TIME GOES")
     rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
     assert [row[:3] for row in rows[2:]] == [["remainder", "+100", "ns"], ["expected", "3", "µs"]]
     faster = [*bars[:2], bar("observed", 2_800_000, -100_000)]
-    lines = diagnosis_lines(told.model_copy(update={"waterfall": faster}), Path("out"))
+    lines = diagnosis_lines(diagnosis.model_copy(update={"waterfall": faster}), Path("out"))
     assert ["remainder", "-100", "ns"] in [line.split() for line in lines]
 
 
 def test_a_gain_is_beside_what_it_is_of() -> None:
     """The time as it is, re-simulated, is not the observed one."""
-    told = make_diagnosis(make_run())
-    assert told.remedy is not None
-    lines = diagnosis_lines(told, Path("out"))
+    diagnosis = make_diagnosis(make_run())
+    assert diagnosis.remedy is not None
+    lines = diagnosis_lines(diagnosis, Path("out"))
     assert not any("unchanged" in line for line in lines)
-    others = [c for c in told.remedy.candidates if c.name != "block"]
-    without = told.remedy.model_copy(update={"candidates": others})
-    lines = diagnosis_lines(told.model_copy(update={"remedy": without}), Path("out"))
+    others = [c for c in diagnosis.remedy.candidates if c.name != "block"]
+    without = diagnosis.remedy.model_copy(update={"candidates": others})
+    lines = diagnosis_lines(diagnosis.model_copy(update={"remedy": without}), Path("out"))
     head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
     assert lines[head + 1].split() == ["unchanged", "61.2", "µs"]
     assert "44 µs" in lines[head + 2] and "28 %" in lines[head + 2]
 
 
 def test_everything_proved_is_shown_also_what_is_slower() -> None:
-    told = make_diagnosis(make_run())
-    assert told.remedy is not None
-    lines = diagnosis_lines(told, Path("out"))
+    diagnosis = make_diagnosis(make_run())
+    assert diagnosis.remedy is not None
+    lines = diagnosis_lines(diagnosis, Path("out"))
     head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
-    proved = [c.name for c in told.remedy.candidates if c.proved]
+    proved = [c.name for c in diagnosis.remedy.candidates if c.proved]
     rows = lines[head + 1 : head + 1 + len(proved)]
     assert [row.split()[0] for row in rows] == proved
     assert any("-45 %" in row for row in rows)

@@ -18,7 +18,7 @@ from tests.factories.fabric_files import CONF, LLDP
 RING = '[[job]]\npattern = { kind = "ring", ranks = 4, size = "64 KiB" }\n'
 
 
-def given(folder: Path) -> list[str | Path]:
+def write_inputs(folder: Path) -> list[str | Path]:
     """A scenario on another network, and the option for Slurm's."""
     (folder / "topology.conf").write_text(CONF)
     (folder / "ring.toml").write_text('[fabric]\npreset = "tapered"\n' + RING)
@@ -26,7 +26,7 @@ def given(folder: Path) -> list[str | Path]:
 
 
 def test_rate_and_taper_of_slurms_topology(tmp_path: Path) -> None:
-    words = [*map(str, given(tmp_path)), "--out", str(tmp_path / "run"), "--quiet"]
+    words = [*map(str, write_inputs(tmp_path)), "--out", str(tmp_path / "run"), "--quiet"]
     stated = ["--cable-rate", "200 Gb/s", "--taper", "2"]
     assert tailback(["simulate", *words, *stated]) == 0
     run = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -39,7 +39,7 @@ def test_rate_and_taper_of_slurms_topology(tmp_path: Path) -> None:
 def test_what_is_missing_or_needless_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["simulate", *given(tmp_path), "--out", tmp_path / "run"]
+    words = ["simulate", *write_inputs(tmp_path), "--out", tmp_path / "run"]
     refused(capsys, words, "topology.conf", "line 2", "--cable-rate '100 Gb/s'")
     refused(capsys, [*words, "--cable-rate", "100"], "--cable-rate", "with a unit")
     refused(capsys, [*words, "--cable-rate", "0 Gb/s"], "cable_rate")
@@ -52,14 +52,14 @@ def test_what_is_missing_or_needless_is_said(
 
 @pytest.mark.parametrize("taper", ["0.5", "nan", "inf", '"2"'])
 def test_a_taper_is_a_number_from_1(taper: str, tmp_path: Path) -> None:
-    given(tmp_path)
+    write_inputs(tmp_path)
     file = tmp_path / "s.toml"
     file.write_text(
         f'[fabric]\nfile = "topology.conf"\ncable_rate = "1 Gb/s"\ntaper = {taper}\n{RING}'
     )
-    with pytest.raises(TailbackError) as got:
+    with pytest.raises(TailbackError) as caught:
         load_scenario(file)
-    assert got.value.place == "[fabric] taper" and got.value.remedy
+    assert caught.value.place == "[fabric] taper" and caught.value.remedy
 
 
 def test_rates_within_hosts_fit_every_network(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_rates_within_hosts_fit_every_network(tmp_path: Path) -> None:
 
 
 def test_a_file_of_a_network_alone_serves(tmp_path: Path) -> None:
-    given(tmp_path)
+    write_inputs(tmp_path)
     (tmp_path / "net.toml").write_text('[fabric]\nfile = "topology.conf"\ncable_rate = "5 Gb/s"\n')
     scenario = load_scenario(tmp_path / "ring.toml", fabric=tmp_path / "net.toml")
     assert set(load_fabric(scenario.fabric).link_gbps) == {5}

@@ -16,7 +16,7 @@ from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
-from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, with_init_and_finalize
 from tests.factories.dumpi_traces import Recorder, write
 from tests.factories.evidence_traces import Script, receive, send
 from tests.factories.nsight_exports import describing, write_export
@@ -74,8 +74,8 @@ def diagnosed(
     )
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err
-    found = Diagnosis.model_validate_json((out / "diagnosis.json").read_bytes())
-    return found, re.sub(r"NEXT .*", "", captured.out, flags=re.DOTALL)
+    diagnosis = Diagnosis.model_validate_json((out / "diagnosis.json").read_bytes())
+    return diagnosis, re.sub(r"NEXT .*", "", captured.out, flags=re.DOTALL)
 
 
 def with_slow_cable() -> tuple[list[Script], list[str]]:
@@ -98,8 +98,8 @@ def test_dumpi_gives_the_slow_cable_verdict_of_otf2(
     otf2: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
     scripts, hosts = with_slow_cable()
-    one, screen = diagnosed(
-        tmp_path, otf2([whole(script) for script in scripts], hosts=hosts), capsys
+    of_otf2, screen = diagnosed(
+        tmp_path, otf2([with_init_and_finalize(script) for script in scripts], hosts=hosts), capsys
     )
     folder = tmp_path / form
     folder.mkdir()
@@ -116,7 +116,7 @@ def test_dumpi_gives_the_slow_cable_verdict_of_otf2(
             as_text=form == "text",
         )
     _, same_screen = diagnosed(tmp_path, folder, capsys)
-    assert one.cause == "slow-link"
+    assert of_otf2.cause == "slow-link"
     assert same_screen == screen
 
 
@@ -132,17 +132,17 @@ def test_dumpi_gives_the_calibration_of_otf2(
         scripts[0] += receive(now + way, now + 2 * way, 1, size=size)
         now += 2 * way + 10_000
     (tmp_path / "dumpi").mkdir()
-    one, two = (
+    of_otf2, of_dumpi = (
         tb.calibrate(f"{path}@n1,n2")
         for path in (
-            otf2([whole(script) for script in scripts]),
+            otf2([with_init_and_finalize(script) for script in scripts]),
             write(tmp_path / "dumpi", *dumpi_scripts(scripts)),
         )
     )
-    found = {value.name: value.value for value in two.measured}
-    assert found
-    assert two.frame.equals(one.frame)
-    assert two.not_identified == one.not_identified
+    parameters = {value.name: value.value for value in of_dumpi.measured}
+    assert parameters
+    assert of_dumpi.frame.equals(of_otf2.frame)
+    assert of_dumpi.not_identified == of_otf2.not_identified
 
 
 @pytest.mark.data
@@ -150,11 +150,11 @@ def test_the_dumpi_test_trace_counts_as_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    found, screen = diagnosed(tmp_path, real("dumpi-testtrace/tests/traces"), capsys)
+    diagnosis, screen = diagnosed(tmp_path, real("dumpi-testtrace/tests/traces"), capsys)
     assert screen.startswith("MEASURED  2.337 ms on 4 ranks; mean over the ranks:")
     assert "wait at barrier               1.139 ms   49 %" in screen
     assert "clocks: one, which all ranks share" in screen
     assert "the time inside calls" not in screen
-    assert found.measured is not None and found.measured.hosts is not None
-    assert (found.measured.hosts.source, found.measured.hosts.hosts) == ("the trace", 1)
+    assert diagnosis.measured is not None and diagnosis.measured.hosts is not None
+    assert (diagnosis.measured.hosts.source, diagnosis.measured.hosts.hosts) == ("the trace", 1)
     assert max(map(len, screen.splitlines())) <= 80

@@ -15,8 +15,8 @@ def test_diagnose_shows_and_keeps_its_stages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, out = str(scenario(tmp_path)), tmp_path / "out"
-    given = ["diagnose", path, "--out", str(out), "--seeds", "1", "--quiet", "--format", "json"]
-    assert tailback([*given, "--profile"]) == 0
+    command = ["diagnose", path, "--out", str(out), "--seeds", "1", "--quiet", "--format", "json"]
+    assert tailback([*command, "--profile"]) == 0
     shown = capsys.readouterr()
     json.loads(shown.out)  # nothing but the diagnosis
     stages = {row["stage"]: row for row in json.loads((out / "profile.json").read_text())["stages"]}

@@ -163,12 +163,12 @@ def test_shells_complete_commands(shell: str) -> None:
             pytest.skip("no bash of version 4.4 or later here")
         raise
     assert "_TAILBACK_COMPLETE" in script and "tailback" in script
-    told = run(
+    completions = run(
         ask=f"{shell}_complete",
         COMP_WORDS="tailback dia",
         COMP_CWORD="1" if shell != "fish" else "dia",
     )
-    assert "diagnose" in told and "simulate" not in told
+    assert "diagnose" in completions and "simulate" not in completions
     assert set(COMMANDS) >= {"diagnose"}
 
 

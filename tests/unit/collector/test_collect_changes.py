@@ -63,8 +63,8 @@ def found_again(
 ) -> tuple[set[tuple[int, int]], list[str]]:
     """Discover with everything there, then as ``subnet`` is now: the ports and the problems."""
     everything = row_of_switches(3, 1)
-    known = survey(quick(everything), discover(quick(everything))).targets
-    now = keep_unseen(discover(quick(subnet), hosts=hosts), known)
+    targets = survey(quick(everything), discover(quick(everything))).targets
+    now = keep_unseen(discover(quick(subnet), hosts=hosts), targets)
     return {(t.guid, t.port) for t in now.targets}, [problem for _, problem in now.problems]
 
 
@@ -101,9 +101,9 @@ def test_a_busy_agent_is_not_left_out() -> None:
             mad[4:6] = b"\0\1"
 
     subnet = Busy(row_of_switches(1, 1).devices)
-    found = survey(quick(subnet), discover(quick(subnet)))
-    assert len(found.targets) == 2
-    assert [problem for _, problem in found.problems] == 2 * ["no performance agent: busy"]
+    discovery = survey(quick(subnet), discover(quick(subnet)))
+    assert len(discovery.targets) == 2
+    assert [problem for _, problem in discovery.problems] == 2 * ["no performance agent: busy"]
 
 
 def test_a_change_elsewhere_leaves_series_without_gaps(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_silent_port_leaves_the_metrics_until_answering() -> None:
         board.update(rows)
         board.sweeps = sweep + 1
         shown.append(ports(board))
-        named = {one.target.guid for one in board.worst(5)}
+        named = {agent.target.guid for agent in board.worst(5)}
         assert named == {int(guid, 16) for guid in shown[-1]}
     # Two sweeps with both, two that may have been missed, and the third in a row is one too many.
     assert shown == [set(), both, both, both, first, first, first, both]
@@ -255,10 +255,10 @@ def test_a_dead_device_is_reported_once_each_time(tmp_path: Path) -> None:
     after_sweeps(subnet, board, 50, lambda: setattr(dead, "dead", False))
     summary = made.run()
     collection.close()
-    said = [line for line in lines if "switch2" in line]
-    assert len(said) == 2
-    assert said[0].startswith("'switch2': reads failed (") and "timeout" in said[0]
-    assert said[1] == f"'switch2' answers again: {summary.failed} readings failed meanwhile"
+    reports = [line for line in lines if "switch2" in line]
+    assert len(reports) == 2
+    assert reports[0].startswith("'switch2': reads failed (") and "timeout" in reports[0]
+    assert reports[1] == f"'switch2' answers again: {summary.failed} readings failed meanwhile"
     assert summary.failed == 48 * 3 == board.failed["switch2"]
 
 

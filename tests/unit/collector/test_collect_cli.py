@@ -36,8 +36,10 @@ def test_without_the_library_the_packages_are_named(
     monkeypatch.setattr(ctypes, "CDLL", absent)
     monkeypatch.setattr(umad.ctypes.util, "find_library", lambda name: None)
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), "--sweeps", "1"]) == 2
-    said = capsys.readouterr().err
-    assert "libibumad.so.3 is not on this machine" in said and "apt-get install libibumad3" in said
+    error = capsys.readouterr().err
+    assert (
+        "libibumad.so.3 is not on this machine" in error and "apt-get install libibumad3" in error
+    )
 
 
 class NoAdapter:
@@ -80,9 +82,9 @@ def test_wrong_options_are_refused(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line.run(["collect", "--out", str(tmp_path / "c"), *arguments]) == 2
-    said = capsys.readouterr().err
-    assert any(word in said for word in words.split("|")), said
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert any(word in error for word in words.split("|")), error
+    assert "Traceback" not in error
     assert not (tmp_path / "c").exists(), "an empty collection stays behind"
 
 
@@ -106,16 +108,16 @@ def test_a_session_reports_its_work_and_losses(
     before = signal.getsignal(signal.SIGTERM)
     assert command_line.run(["collect", "--out", out, *arguments]) == 0
     assert signal.getsignal(signal.SIGTERM) is before
-    said = capsys.readouterr()
-    assert "4 devices, 6 ports; 2 sweeps, 12 readings, 0 failed" in said.out
-    assert "MADs in" in said.out and "of a processor" in said.out
+    captured = capsys.readouterr()
+    assert "4 devices, 6 ports; 2 sweeps, 12 readings, 0 failed" in captured.out
+    assert "MADs in" in captured.out and "of a processor" in captured.out
     row = pl.read_parquet(f"{out}/intervals/*.parquet").sort("xmit_wait_ticks").row(-1, named=True)
     share = 4_000_000 * 22 / row["interval_ns"]
     assert row["stall_fraction"] == pytest.approx(share)
-    stalled = re.search(r"name\[2\].*?\s(\d+) %\s+(\d+\.\d\d)\s+22 ns given", said.out)
+    stalled = re.search(r"name\[2\].*?\s(\d+) %\s+(\d+\.\d\d)\s+22 ns given", captured.out)
     assert stalled and int(stalled[1]) == round(100 * share)
     assert float(stalled[2]) == pytest.approx(share * 54.545, abs=0.01)
-    assert "\x1b" not in said.out + said.err
+    assert "\x1b" not in captured.out + captured.err
     for folder in ("readings", "intervals"):
         assert list((tmp_path / "c" / folder).glob("*.parquet"))
 
@@ -144,6 +146,6 @@ def test_a_vanished_device_ends_the_session_with_data(
     monkeypatch.setattr(import_module("tailback.cli.collect"), "UmadPort", lambda *_: subnet)
     out = str(tmp_path / "c")
     assert command_line.run(["collect", "--out", out, "--interval", "5 ms"]) == 2
-    said = capsys.readouterr().err
-    assert "No such device" in said and "ibstat" in said and "Traceback" not in said
+    error = capsys.readouterr().err
+    assert "No such device" in error and "ibstat" in error and "Traceback" not in error
     assert pl.read_parquet(f"{out}/readings/*.parquet").height >= 12

@@ -82,8 +82,8 @@ def test_a_plain_interval() -> None:
 )
 def test_a_counter_of_32_bits(before: int, after: int, ticks: int | None, flags: Flag) -> None:
     # Words and packets are more than an interval allows: they were not reset.
-    rest = {"words": 10**10, "packets": 10**10}
-    row = step({"wait": before} | rest, {"wait": after} | rest).row(0, named=True)
+    sent = {"words": 10**10, "packets": 10**10}
+    row = step({"wait": before} | sent, {"wait": after} | sent).row(0, named=True)
     assert row["xmit_wait_ticks"] == ticks and Flag(row["flags"]) == flags
     assert (row["stall_fraction"] is None) == (ticks is None)
 
@@ -177,15 +177,19 @@ def test_a_reading_of_two_halves_needs_both() -> None:
     near = target(guid=0x1000, port=1, lid=1)
     reader = PortReader([near], exchange, offset_ns=1000)
     reader.ask(0)
-    got = [outcome for reply in exchange.results() if (outcome := reader.take(reply)) is not None]
-    made = np.array(got, RAW)[0]
+    readings = [
+        outcome for reply in exchange.results() if (outcome := reader.take(reply)) is not None
+    ]
+    made = np.array(readings, RAW)[0]
     assert (made["words"], made["packets"], made["wait"]) == (2**40, 2**33, 99)
     assert made["flags"] == int(Flag.GAP), "the first of a session follows nothing"
     assert 0 < made["turnaround_ns"] < 10**6
     subnet.devices[0x1000].dead = True
     reader.ask(0)
-    got = [outcome for reply in exchange.results() if (outcome := reader.take(reply)) is not None]
-    assert got == ["timeout"], "one failure, not one for each half"
+    readings = [
+        outcome for reply in exchange.results() if (outcome := reader.take(reply)) is not None
+    ]
+    assert readings == ["timeout"], "one failure, not one for each half"
     subnet.devices[0x1000].dead = False
     exchange.reset_unresponsive()
     for expected in (int(Flag.GAP), 0):
@@ -229,5 +233,5 @@ def test_a_64_bit_wait_takes_one_request() -> None:
     near = target(guid=0x1000, port=1, lid=1, extended_wait=True)
     reader = PortReader([near], exchange, offset_ns=0)
     reader.ask(0)
-    got = [reader.take(reply) for reply in exchange.results()]
-    assert len(got) == 1 and got[0][4] == 2**40  # type: ignore[index]
+    outcomes = [reader.take(reply) for reply in exchange.results()]
+    assert len(outcomes) == 1 and outcomes[0][4] == 2**40  # type: ignore[index]

@@ -119,9 +119,9 @@ def test_waiting_data_is_bounded_and_the_latest_kept(tmp_path: Path, disk: Disk)
     assert sum("the oldest are dropped" in line for line in lines) == 1
     collection.compact()
     collection.close()
-    found = pl.read_parquet(tmp_path / "c" / "intervals" / "*.parquet").filter(port=1)
-    assert found["xmit_wait_ticks"].to_list() == [991] + 10 * [1]
-    assert [bool(flags & int(Flag.GAP)) for flags in found["flags"]] == [True] + 10 * [False]
+    intervals = pl.read_parquet(tmp_path / "c" / "intervals" / "*.parquet").filter(port=1)
+    assert intervals["xmit_wait_ticks"].to_list() == [991] + 10 * [1]
+    assert [bool(flags & int(Flag.GAP)) for flags in intervals["flags"]] == [True] + 10 * [False]
 
 
 def test_messages_at_a_segments_start_enter_that_segment(tmp_path: Path) -> None:

@@ -24,10 +24,10 @@ def make(subnet: FakeSubnet, **options: object) -> MadExchange:
 
 
 def by_lid(replies: list[Reply]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
+    problems: dict[int, list[str]] = {}
     for reply in replies:
-        found.setdefault(reply.request.lid, []).append(reply.problem)
-    return found
+        problems.setdefault(reply.request.lid, []).append(reply.problem)
+    return problems
 
 
 def test_transmission_windows_hold_and_requests_settle_once() -> None:
@@ -147,8 +147,8 @@ def test_discovery_finds_active_ports_and_their_abilities() -> None:
     subnet.devices[0x2001].mask = 0x1100
     subnet.devices[0x2010].no_agent = True
     exchange = make(subnet)
-    found = survey(exchange, discover(exchange))
-    ports = {(t.guid, t.port): t for t in found.targets}
+    discovery = survey(exchange, discover(exchange))
+    ports = {(t.guid, t.port): t for t in discovery.targets}
     expected = {
         (d.guid, n)
         for d in subnet.devices.values()
@@ -163,19 +163,19 @@ def test_discovery_finds_active_ports_and_their_abilities() -> None:
     assert uplink.extended_wait and uplink.lid == subnet.devices[0x1001].lid
     assert not ports[0x2001, 1].extended and ports[0x2001, 1].wait
     assert ports[0x2000, 1].extended and not ports[0x2000, 1].extended_wait
-    assert [name for name, _ in found.problems] == ["host1-0 HCA-1"]
+    assert [name for name, _ in discovery.problems] == ["host1-0 HCA-1"]
 
 
 def test_discovery_reports_and_bypasses_a_dead_switch() -> None:
     subnet = row_of_switches(4, 2, clock=Clock())
     subnet.devices[0x1002].dead = True
-    found = discover(make(subnet, timeout_ms=5))
-    assert {t.guid for t in found.targets} == {
+    discovery = discover(make(subnet, timeout_ms=5))
+    assert {t.guid for t in discovery.targets} == {
         d.guid
         for d in subnet.devices.values()
         if (d.guid & 0xFFF) < 0x20 and d.guid not in (0x1002, 0x1003)
     }
-    assert found.problems == [("switch1", "port 4: the device behind it is not known: timeout")]
+    assert discovery.problems == [("switch1", "port 4: the device behind it is not known: timeout")]
 
 
 def test_a_device_with_silent_agent_stays_listed() -> None:
@@ -239,14 +239,14 @@ def test_unknown_devices_are_asked_once_for_ticks(
     for device in subnet.devices.values():
         device.device_id, device.tick = device_id, tick
     exchange = make(subnet)
-    found = survey(exchange, discover(exchange))
-    for target in found.targets:
+    discovery = survey(exchange, discover(exchange))
+    for target in discovery.targets:
         if target.switch:
             assert target.tick_ns == pytest.approx(low_bytes * 8 / target.gbps)
             high = None if high_bytes is None else pytest.approx(high_bytes * 8 / target.gbps)
             assert (target.tick_high_ns, target.tick_source) == (high, source)
     sent = subnet.sent
-    again = survey(exchange, found, found.targets)
-    agents = len({target.lid for target in found.targets})
-    assert subnet.sent - sent == agents and again.targets == found.targets
-    assert bool(found.notes) == (high_bytes is not None)
+    again = survey(exchange, discovery, discovery.targets)
+    agents = len({target.lid for target in discovery.targets})
+    assert subnet.sent - sent == agents and again.targets == discovery.targets
+    assert bool(discovery.notes) == (high_bytes is not None)

@@ -44,11 +44,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_segment_cut_anywhere_holds_a_whole_beginning(tmp_path: Path) -> None:
-    whole = small_segment(tmp_path / "a")
+    contents = small_segment(tmp_path / "a")
     cut = tmp_path / "cut"
     lengths = set()
-    for size in range(0, len(whole), 2):
-        cut.write_bytes(whole[:size])
+    for size in range(0, len(contents), 2):
+        cut.write_bytes(contents[:size])
         segment = read_segment(cut)
         waits = [] if segment is None else segment.rows["wait"].tolist()
         assert waits == list(range(len(waits))) and len(waits) % 4 == 0
@@ -57,13 +57,13 @@ def test_a_segment_cut_anywhere_holds_a_whole_beginning(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_costs_one_record(tmp_path: Path) -> None:
-    whole = small_segment(tmp_path / "a")
+    contents = small_segment(tmp_path / "a")
     bad = tmp_path / "bad"
     blocks = [list(range(first, first + 4)) for first in (0, 4, 8, 12)]
     lost = set()
-    for place in range(len(whole)):
+    for place in range(len(contents)):
         bad.write_bytes(
-            whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
+            contents[:place] + bytes([contents[place] ^ (1 << place % 8)]) + contents[place + 1 :]
         )
         segment = read_segment(bad)
         assert segment is not None and (segment.damaged_bytes or segment.torn_bytes)
@@ -143,11 +143,11 @@ def test_a_clock_set_back_makes_no_interval(tmp_path: Path) -> None:
         writer.close()
         assert collection.compact() == []
     collection.close()
-    found = pl.read_parquet(tmp_path / "intervals" / "*.parquet")
+    intervals = pl.read_parquet(tmp_path / "intervals" / "*.parquet")
     # The first interval of the second session has no length; all others are of 100 ticks.
-    assert found["xmit_wait_ticks"].to_list() == [100, 100, 100, 100]
-    assert found["interval_ns"].to_list() == [9000, 9000, 91_000, 9000]
-    assert found["flags"].sum() == 0
+    assert intervals["xmit_wait_ticks"].to_list() == [100, 100, 100, 100]
+    assert intervals["interval_ns"].to_list() == [9000, 9000, 91_000, 9000]
+    assert intervals["flags"].sum() == 0
 
 
 def test_numbers_go_on_when_tables_are_moved_away(tmp_path: Path) -> None:
@@ -233,11 +233,11 @@ def test_a_killed_collector_loses_a_second_at_most(tmp_path: Path) -> None:
             text=True,
         )
         assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(draw.randint(40, 120))]
+        printed = [child.stdout.readline() for _ in range(draw.randint(40, 120))]
         child.send_signal(signal.SIGKILL)
-        said += child.stdout.read().splitlines(keepends=True)
+        printed += child.stdout.read().splitlines(keepends=True)
         # By its own clock: how fast the machine is does not matter.
-        killed_ns.append(max(int(line) for line in said if line.endswith("\n")))
+        killed_ns.append(max(int(line) for line in printed if line.endswith("\n")))
         child.wait()
         child.stdout.close()
     collection = Collection(out)
@@ -330,9 +330,9 @@ def test_a_damaged_carry_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_segment_with_a_flipped_bit_is_kept(tmp_path: Path) -> None:
     collection = _with_a_segment(tmp_path)
     path = collection.segments()[0]
-    whole = small_segment(tmp_path / "whole")
-    place = whole.index(block(4, 4).tobytes())
-    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    segment = small_segment(tmp_path / "whole")
+    place = segment.index(block(4, 4).tobytes())
+    path.write_bytes(segment[:place] + bytes([segment[place] ^ 1]) + segment[place + 1 :])
     flipped = path.read_bytes()
     assert "damaged" in collection.compact()[0] and collection.segments() == []
     assert path.with_suffix(".damaged").read_bytes() == flipped
@@ -390,8 +390,8 @@ def test_the_interval_of_a_speed_change_is_flagged(tmp_path: Path) -> None:
         collection.compact()
     collection.close()
     for table in ("readings", "intervals"):
-        found = pl.read_parquet(tmp_path / table / "*.parquet")
-        flagged = found.filter((pl.col("flags") & int(Flag.RATE_CHANGED)) > 0)
+        readings = pl.read_parquet(tmp_path / table / "*.parquet")
+        flagged = readings.filter((pl.col("flags") & int(Flag.RATE_CHANGED)) > 0)
         assert flagged.select("port", "time_ns").rows() == [(1, 3000)]
     # Whoever takes differences of the readings sees it by the speeds that they tell.
     again = difference(pl.read_parquet(tmp_path / "readings" / "*.parquet"))
@@ -413,6 +413,6 @@ def test_a_counter_that_got_wider_is_another_one(tmp_path: Path, wider: str) -> 
         writer.close()
         collection.compact()
     collection.close()
-    found = pl.read_parquet(tmp_path / "intervals" / "*.parquet")
+    intervals = pl.read_parquet(tmp_path / "intervals" / "*.parquet")
     # One interval in each segment, none between them.
-    assert found.select("time_ns", "xmit_wait_ticks").rows() == [(2000, 1), (4000, 1)]
+    assert intervals.select("time_ns", "xmit_wait_ticks").rows() == [(2000, 1), (4000, 1)]

@@ -106,9 +106,9 @@ def test_names_differing_in_control_characters_are_distinct() -> None:
     names = ["a\x01", "a\x02", "a\u202e", "a\\x01", "a\\u202e", "a\n", "a\\n", "a?"]
     board = MetricsBoard()
     board.failed.update({name: place + 1 for place, name in enumerate(names)})
-    found = [line for line in board.metrics().split("\n") if "reads_failed_total{" in line]
-    assert len({line.rsplit(" ", 1)[0] for line in found}) == len(names)
-    assert all(line.isprintable() for line in found)
+    lines = [line for line in board.metrics().split("\n") if "reads_failed_total{" in line]
+    assert len({line.rsplit(" ", 1)[0] for line in lines}) == len(names)
+    assert all(line.isprintable() for line in lines)
 
 
 def test_consecutive_requests_go_to_different_devices() -> None:
@@ -302,9 +302,9 @@ def test_addresses() -> None:
 def test_ports_from_a_discovery_file(tmp_path: Path) -> None:
     path = tmp_path / "fabric"
     path.write_text(FILE)
-    found = {(t.guid, t.port): t for t in read_targets(path).targets}
-    assert {k: t.lid for k, t in found.items()} == {(0x1000, 4): 11, (0x2000, 1): 12}
-    switch = found[0x1000, 4]
+    targets = {(t.guid, t.port): t for t in read_targets(path).targets}
+    assert {k: t.lid for k, t in targets.items()} == {(0x1000, 4): 11, (0x2000, 1): 12}
+    switch = targets[0x1000, 4]
     assert switch.tick_source == "model" and switch.tick_ns == pytest.approx(10.24, abs=0.01)
     assert switch.gbps == 100 and switch.peer_name == "h HCA-1"
     assert [t.guid for t in read_targets(path, hosts=False).targets] == [0x1000]
@@ -345,14 +345,14 @@ SW    11  7 0x0000000000001000 4x ???                                    'leaf'
 def test_a_discovery_file_gives_a_port_per_line(tmp_path: Path) -> None:
     path = tmp_path / "fabric"
     path.write_text(PORTS)
-    found = {(t.guid, t.port): t for t in read_targets(path).targets}
-    assert {key: (t.lid, t.gbps) for key, t in found.items()} == {
+    targets = {(t.guid, t.port): t for t in read_targets(path).targets}
+    assert {key: (t.lid, t.gbps) for key, t in targets.items()} == {
         (0x1000, 4): (11, 100),
         (0x1000, 5): (11, 100),
         (0x2001, 1): (12, 100),
         (0x3000, 6): (13, 100),
     }
-    assert found[0x1000, 4].tick_source == "unknown"
+    assert targets[0x1000, 4].tick_source == "unknown"
     places = from_discovery(path)
     assert not any("identified by name only" in note for note in places.notes)
     assert set(places.ports["lid"].drop_nulls()) == {11, 12, 13}

@@ -26,7 +26,7 @@ def datagram(**octets: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("octets", "told"),
+    ("octets", "abilities"),
     [
         # CapabilityMask is octets 2 and 3: bit 9, bit 10, bit 12.
         ({"o2": 0x02}, (True, False, False)),
@@ -41,9 +41,11 @@ def datagram(**octets: int) -> bytes:
         ({"o2": 0x10, "o7": 0x40}, (False, True, False)),
     ],
 )
-def test_what_an_agent_announces(octets: dict[str, int], told: tuple[bool, bool, bool]) -> None:
-    found = mads.capability(datagram(**octets))
-    assert (found.extended, found.xmit_wait, found.extended_wait) == told
+def test_what_an_agent_announces(
+    octets: dict[str, int], abilities: tuple[bool, bool, bool]
+) -> None:
+    capability = mads.capability(datagram(**octets))
+    assert (capability.extended, capability.xmit_wait, capability.extended_wait) == abilities
 
 
 @pytest.mark.parametrize(
@@ -66,8 +68,8 @@ def test_what_an_agent_announces(octets: dict[str, int], told: tuple[bool, bool,
     ],
 )
 def test_the_rate_of_a_port(width: int, speed: int, extended: int, gbps: float | None) -> None:
-    found = mads.port_info(datagram(o31=width, o35=speed << 4, o62=extended << 4))
-    assert found.gbps == (None if gbps is None else pytest.approx(gbps, rel=1e-3))
+    port = mads.port_info(datagram(o31=width, o35=speed << 4, o62=extended << 4))
+    assert port.gbps == (None if gbps is None else pytest.approx(gbps, rel=1e-3))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +85,8 @@ def test_the_rate_of_a_port(width: int, speed: int, extended: int, gbps: float |
 )
 def test_the_state_of_a_port(state: int, active: bool, up: bool) -> None:
     """1 is down, 2 initialising, 3 armed, 4 active; the upper half of the octet is the speed."""
-    found = mads.port_info(datagram(o32=0xF0 | state, o16=0x12, o17=0x34))
-    assert (found.active, found.up, found.lid) == (active, up, 0x1234)
+    port = mads.port_info(datagram(o32=0xF0 | state, o16=0x12, o17=0x34))
+    assert (port.active, port.up, port.lid) == (active, up, 0x1234)
 
 
 SWITCH_X, SWITCH_IB, QUANTUM, QUANTUM_2, QUANTUM_3 = 0xC738, 0xCB20, 0xD2F0, 0xD2F2, 0xD2F4

@@ -46,8 +46,8 @@ def costs(*pairs: tuple[float, float]) -> list[dict[Cause, float]]:
 
 def test_agreement_counts_variations_of_the_same_cause() -> None:
     variations = [varied(10, 40)] * 7 + [varied(40, 10)] * 2 + [varied(1, 2)]
-    found = count_agreement("placement", costs_in(variations, {}), NOTHING, COMMUNICATING)
-    assert (found.holds, found.of, found.otherwise) == (7, 10, "pattern")
+    agreement = count_agreement("placement", costs_in(variations, {}), NOTHING, COMMUNICATING)
+    assert (agreement.holds, agreement.of, agreement.otherwise) == (7, 10, "pattern")
 
 
 def test_a_wide_margin_is_surer() -> None:
@@ -55,7 +55,10 @@ def test_a_wide_margin_is_surer() -> None:
     spread = [0.0, 0.05, -0.05, 0.04, -0.04, 0.03, -0.03]
     wide = costs(*((0.1 - x, 0.4 + x) for x in spread))
     narrow = costs(*((0.24 - x / 2, 0.30 + x / 2) for x in spread))
-    sure, unsure = (chances(found, NOTHING, COMMUNICATING)["placement"] for found in (wide, narrow))
+    sure, unsure = (
+        chances(costs_of_causes, NOTHING, COMMUNICATING)["placement"]
+        for costs_of_causes in (wide, narrow)
+    )
     assert sure > 0.99 * MODELLED
     assert 0.6 < unsure < 0.9
 
@@ -65,7 +68,8 @@ def test_correlated_costs_are_surer_than_independent_ones() -> None:
     together = costs(*((0.20 + x, 0.30 + x) for x in spread))
     against = costs(*((0.20 + x, 0.30 - x) for x in spread))
     sure, unsure = (
-        chances(found, NOTHING, COMMUNICATING)["placement"] for found in (together, against)
+        chances(costs_of_causes, NOTHING, COMMUNICATING)["placement"]
+        for costs_of_causes in (together, against)
     )
     assert sure > unsure + 0.1
 
@@ -76,21 +80,23 @@ def test_one_variation_does_not_show_how_costs_vary() -> None:
 
 
 def test_the_right_cause_may_be_no_hypothesis() -> None:
-    found = chances(costs((0.0, 0.5), (0.0, 0.5)), NOTHING, COMMUNICATING)
-    assert found == {"placement": pytest.approx(MODELLED)}
+    probabilities = chances(costs((0.0, 0.5), (0.0, 0.5)), NOTHING, COMMUNICATING)
+    assert probabilities == {"placement": pytest.approx(MODELLED)}
 
 
 def test_unexplained_time_counts_in_every_variation() -> None:
     hidden = Unexplained(0.2, slow=0.9)
     two = costs_in([varied(10, 15), varied(10, 25)], {})
-    found = count_agreement("slow-link", two, hidden, COMMUNICATING)
-    assert (found.holds, found.otherwise) == (1, "placement")
+    agreement = count_agreement("slow-link", two, hidden, COMMUNICATING)
+    assert (agreement.holds, agreement.otherwise) == (1, "placement")
 
 
 def test_slow_cables_or_other_traffic_cost_unexplained_time() -> None:
-    found = chances(costs((0.0, 0.1), (0.0, 0.1)), Unexplained(0.5, slow=0.8), COMMUNICATING)
-    assert found["slow-link"] == pytest.approx(0.8 * MODELLED, abs=0.02)
-    assert found["other-traffic"] == pytest.approx(0.2 * MODELLED, abs=0.02)
+    probabilities = chances(
+        costs((0.0, 0.1), (0.0, 0.1)), Unexplained(0.5, slow=0.8), COMMUNICATING
+    )
+    assert probabilities["slow-link"] == pytest.approx(0.8 * MODELLED, abs=0.02)
+    assert probabilities["other-traffic"] == pytest.approx(0.2 * MODELLED, abs=0.02)
 
 
 def test_little_unexplained_time_may_be_simulation_error() -> None:
@@ -105,8 +111,8 @@ def test_little_unexplained_time_may_be_simulation_error() -> None:
 def test_contention_is_scaled_down_to_the_run() -> None:
     """Adapters need 50 of 52 units, so contention costs at most 2, less than is worth fixing."""
     fits = costs_in([varied(10, 40, run_ps=52)], {})
-    found = count_agreement("not-network", fits, NOTHING, COMMUNICATING)
-    assert found.holds == 1
+    agreement = count_agreement("not-network", fits, NOTHING, COMMUNICATING)
+    assert agreement.holds == 1
 
 
 def test_a_better_placement_may_relieve_the_adapters() -> None:
@@ -117,7 +123,7 @@ def test_a_better_placement_may_relieve_the_adapters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cost", "communication", "wire", "told"),
+    ("cost", "communication", "wire", "cause"),
     [
         ({"pattern": 0.04, "placement": 0.051}, 1.0, 0.9, "placement"),
         ({"pattern": 0.0, "placement": 0.049}, 1.0, 0.5, "injection"),
@@ -129,9 +135,9 @@ def test_a_better_placement_may_relieve_the_adapters() -> None:
     ],
 )
 def test_the_most_expensive_cause_must_be_worth_fixing(
-    cost: dict[Cause, float], communication: float, wire: float, told: Cause
+    cost: dict[Cause, float], communication: float, wire: float, cause: Cause
 ) -> None:
-    assert main_cause(cost, TimeUse(communication, wire)) == told
+    assert main_cause(cost, TimeUse(communication, wire)) == cause
 
 
 def test_samples_are_less_sure_the_more_stays_open() -> None:

@@ -159,10 +159,10 @@ def test_endpoint_names_receiver_senders_and_the_collective() -> None:
 
 
 def test_one_sender_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def alone(*given: Any) -> FanIn:
-        found = fan_in(*given)
-        assert found is not None
-        return replace(found, senders=1, sender_ranks=1)
+    def alone(*messages: Any) -> FanIn:
+        pattern = fan_in(*messages)
+        assert pattern is not None
+        return replace(pattern, senders=1, sender_ranks=1)
 
     monkeypatch.setattr(import_module("tailback.diagnosis.rules.tb001_endpoint"), "fan_in", alone)
     finding = RULES["TB001"](RunAnalysis(endpoint_run()))

@@ -50,8 +50,8 @@ def shared(tree: dict[str, int], seed: int) -> dict[str, Any]:
 
 def slow_links(data: dict[str, Any]) -> Finding | None:
     """What TB007 says of a bare run: nothing is simulated again."""
-    found = diagnose_cause(seen_by_user(data)[0]).findings
-    return next((finding for finding in found if finding.code == "TB007"), None)
+    findings = diagnose_cause(seen_by_user(data)[0]).findings
+    return next((finding for finding in findings if finding.code == "TB007"), None)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -125,14 +125,14 @@ def test_ring_alone_is_the_adapters_own_rate() -> None:
 def test_intervals_hold_the_simulated_truth() -> None:
     # Without rendezvous: its control packets are in the truth but carry no sample.
     stencil_run = simulate(stencil(eager="1 MiB"))
-    whole = select(stencil_run.tables, Selection())
+    selection = select(stencil_run.tables, Selection())
     links = stencil_run.tables["links"].filter(~pl.col("from_node")).select("link")
     truth = (
         stencil_run.tables["truth"]
         .group_by("link")
         .agg(pl.col("observed_packets", "observed_congested_packets").sum())
     )
-    both = link_estimates(whole).join(truth, on="link").join(links, on="link")
+    both = link_estimates(selection).join(truth, on="link").join(links, on="link")
     both = both.filter(pl.col("observed_packets") >= 50)
     f = both["observed_congested_packets"] / both["observed_packets"]
     n = both["observed_packets"]

@@ -124,9 +124,9 @@ def test_bundles_are_what_routing_spreads_over() -> None:
 def test_a_sparse_link_is_judged_with_its_bundle() -> None:
     # About 5 hop samples on each up-link, 20 on the bundle.
     run = make_run([Flow(0, HOSTS, 64)], dict.fromkeys(ups(0), 1.0))
-    whole = RunAnalysis(run).whole
-    assert (whole.samples[ups(0)] < 12).all()
-    assert whole.congested[ups(0)].sum() >= 3
+    totals = RunAnalysis(run).whole
+    assert (totals.samples[ups(0)] < 12).all()
+    assert totals.congested[ups(0)].sum() >= 3
     assert RunAnalysis(sparse_run()).whole.congested.sum() == 0
 
 
@@ -156,9 +156,9 @@ def test_activity_counts_only_time_of_messages() -> None:
     activity = MessageActivity(run.tables, LinkTopology.of(run.tables))
     links = np.array([eject(8), LINK[leaf(0), spine(0)], eject(5)])
     window = 10_000_000
-    whole = activity.time_ps(links, np.zeros(3, np.int64), np.full(3, 20 * window))
+    active_ps = activity.time_ps(links, np.zeros(3, np.int64), np.full(3, 20 * window))
     # Node 8: two windows; out of leaf 0: three; nothing is known of node 5, so all time counts.
-    assert whole.tolist() == [2 * window, 3 * window, 20 * window]
+    assert active_ps.tolist() == [2 * window, 3 * window, 20 * window]
     part = activity.time_ps(links[:2], np.full(2, 3 * window), np.full(2, 5 * window))
     assert part.tolist() == [window, window]
 

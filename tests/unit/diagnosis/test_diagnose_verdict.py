@@ -88,8 +88,8 @@ def test_equally_fitting_causes_are_no_lack_of_samples(
 ) -> None:
     equal = SampledVerdict("undetermined", {"pattern": 0.3, "placement": 0.3})
     monkeypatch.setattr(verdict, "sampled_verdict", lambda _: equal)
-    found = diagnose(placement_run())
-    assert found.headline == SEVERAL_FIT and found.confidence == 0.0
+    diagnosis = diagnose(placement_run())
+    assert diagnosis.headline == SEVERAL_FIT and diagnosis.confidence == 0.0
     assert diagnose(sparse_run()).headline.endswith("see TB005 for how many more are needed.")
 
 
@@ -112,9 +112,9 @@ def test_the_waterfall_adds_up_without_empty_steps() -> None:
     assert sum(bar.delta_ps for bar in bars) == run.elapsed_ps
     assert "adaptive already" in bars[5].meaning and "no other job" in bars[7].meaning
     assert "no slow link" in bars[6].meaning
-    own = [change for change in asked if change.variation is None]
-    assert len(own) == 3 * 3 and len(asked) == 3 * 3 + 3 * len(ENGINE_VARIATIONS)
-    assert sorted({change.seed_offset for change in own}) == [0, 1, 2]
+    unvaried = [change for change in asked if change.variation is None]
+    assert len(unvaried) == 3 * 3 and len(asked) == 3 * 3 + 3 * len(ENGINE_VARIATIONS)
+    assert sorted({change.seed_offset for change in unvaried}) == [0, 1, 2]
     assert not any(change.measure or change.background for change in asked)
 
 
@@ -159,9 +159,11 @@ def test_time_decides_where_it_contradicts_the_trees() -> None:
     run = endpoint_run()
     diagnosis = diagnose_cause(run, answers(run, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1)
     assert diagnosis.cause == "placement"
-    said = next(warning for warning in diagnosis.warnings if "follows the time" in warning)
+    warning_of_time = next(
+        warning for warning in diagnosis.warnings if "follows the time" in warning
+    )
     # What the rules say rests on the message log, where there is one, as much as on trees.
-    assert said.startswith("Congestion trees and message log point to pattern")
+    assert warning_of_time.startswith("Congestion trees and message log point to pattern")
     bare = dataclasses.replace(run, tables={**run.tables, "messages": run.tables["messages"][:0]})
     warnings = diagnose_cause(bare, answers(bare, 0.4, 0.5, 1.0, 1.0, 1.0)[0], seeds=1).warnings
     assert any(text.startswith("Congestion trees point to") for text in warnings), warnings
@@ -185,10 +187,10 @@ def test_a_rule_without_congestion_contradicts_no_verdict() -> None:
     assert diagnosis.cause == "other-traffic"
     # The finding that says so instead names the cause of the headline.
     assert [(f.code, f.cause) for f in diagnosis.findings] == [("TB000", "other-traffic")]
-    told = [
+    notes = [
         text for text in diagnosis.warnings if text.startswith("The samples show little congestion")
     ]
-    assert len(told) == 1 and told[0].endswith("of the time to other-traffic.")
+    assert len(notes) == 1 and notes[0].endswith("of the time to other-traffic.")
 
 
 def test_compute_bound_runs_are_not_the_network() -> None:
@@ -421,16 +423,16 @@ def test_late_ranks_of_a_simulated_run_are_named(
     case = parse({"fabric": {"fat_tree": tree}, "job": [{"trace": str(trace)}]})
     prepared = prepare(case)
     program = prepared.observed.program
-    found = diagnose_cause(simulate(case), make_evaluate(prepared), seeds=1, program=program)
-    assert found.cause == cause
-    shares = {share.cause: share.charged for share in found.shares}
+    diagnosis = diagnose_cause(simulate(case), make_evaluate(prepared), seeds=1, program=program)
+    assert diagnosis.cause == cause
+    shares = {share.cause: share.charged for share in diagnosis.shares}
     if not slow:
         assert "imbalance" not in shares
         return
     # The others wait for the slow ranks: balanced, each of the rounds takes as long as one of them.
     assert shares["imbalance"] == pytest.approx(1.0 - 1.0 / factor, abs=0.05)
-    assert all(f"rank {rank} on n{rank}" in found.headline for rank in slow)
-    assert any(one.cause == "imbalance" for one in found.findings)
+    assert all(f"rank {rank} on n{rank}" in diagnosis.headline for rank in slow)
+    assert any(finding.cause == "imbalance" for finding in diagnosis.findings)
     # Without the program nothing is known of computation.
     assert diagnose_cause(simulate(case), make_evaluate(prepared), seeds=1).cause != "imbalance"
 
@@ -454,8 +456,11 @@ def test_headline_names_capacity_where_placements_gain_less(
     placements = {"other": np.arange(32, dtype=np.uint32)}
     diagnosis = diagnose_cause(run, evaluate, placements=placements, seeds=1)
     assert diagnosis.cause == cause and number in diagnosis.headline
-    assert not any(one.cause == "placement" for one in diagnosis.findings) or cause == "placement"
-    assert "TB002" in [one.code for one in diagnosis.findings]
+    assert (
+        not any(finding.cause == "placement" for finding in diagnosis.findings)
+        or cause == "placement"
+    )
+    assert "TB002" in [finding.code for finding in diagnosis.findings]
 
 
 def test_untried_placements_leave_capacity_unsure() -> None:
@@ -473,5 +478,5 @@ def test_untried_placements_leave_capacity_unsure() -> None:
 @pytest.mark.parametrize(("wait", "words"), [(0.1, "not the bottleneck"), (0.9, "fewer bytes")])
 def test_transfers_without_contention_do_not_clear_the_network(wait: float, words: str) -> None:
     run = placement_run(wait=wait)
-    found = diagnose_cause(run, answers(run, 0.99, 0.99, 1.0, 1.0, 1.0)[0], seeds=1)
-    assert found.cause == "not-network" and words in found.headline
+    diagnosis = diagnose_cause(run, answers(run, 0.99, 0.99, 1.0, 1.0, 1.0)[0], seeds=1)
+    assert diagnosis.cause == "not-network" and words in diagnosis.headline

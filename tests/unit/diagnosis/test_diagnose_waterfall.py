@@ -148,10 +148,10 @@ def test_what_is_unexplained_is_charged_once() -> None:
     assert unexplained(hidden, None).slow == 0.5
 
 
-def agreement(found: Waterfall) -> Agreement:
+def agreement(waterfall: Waterfall) -> Agreement:
     """In how many variations placement is the main cause of a run that only communicates."""
     use = TimeUse(1.0, 0.0)
-    return count_agreement("placement", costs_in(found.variations, {}), Unexplained(), use)
+    return count_agreement("placement", costs_in(waterfall.variations, {}), Unexplained(), use)
 
 
 def test_every_repetition_and_engine_is_a_variation() -> None:
@@ -166,21 +166,21 @@ def test_every_repetition_and_engine_is_a_variation() -> None:
         time = {"no-contention": 20, "star": star}.get(change.network, 90)
         return timed(run, (time + change.seed_offset) * unit)
 
-    found = build_waterfall(run, evaluate, 3, engines=[EngineVariation(buffers=0.5)])
-    assert len(found.variations) == 3 + 1
-    counted = agreement(found)
+    waterfall = build_waterfall(run, evaluate, 3, engines=[EngineVariation(buffers=0.5)])
+    assert len(waterfall.variations) == 3 + 1
+    counted = agreement(waterfall)
     assert (counted.holds, counted.of, counted.otherwise) == (3, 4, "pattern")
     # The bars show the scenario's own engine.
-    bars = {bar.name: bar for bar in found.bars}
+    bars = {bar.name: bar for bar in waterfall.bars}
     assert bars["pattern"].delta_ps == 30 * unit and bars["placement"].delta_ps == 40 * unit
 
 
 def test_findings_are_in_the_order_of_their_shares() -> None:
     flows = [Flow(n, 8 + n, 305) for n in range(8)] + [Flow(16 + n, 24, 76) for n in range(8)]
     run = make_run(flows, dict.fromkeys(ups(0), 0.85) | {eject(24): 0.95})
-    found = diagnose_cause(run).findings
-    assert [finding.code for finding in found] == ["TB002", "TB001"]
-    assert found[0].share > 0.6 > 0.3 > found[1].share
+    findings = diagnose_cause(run).findings
+    assert [finding.code for finding in findings] == ["TB002", "TB001"]
+    assert findings[0].share > 0.6 > 0.3 > findings[1].share
 
 
 @pytest.mark.parametrize(("leaves", "named"), [((0, 3), (0,)), ((2, 3), (2, 3))])

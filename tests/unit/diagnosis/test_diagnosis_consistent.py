@@ -24,49 +24,55 @@ from tests.factories.report_data import make_diagnosis, make_run
 
 
 @pytest.fixture(scope="module")
-def told() -> Diagnosis:
+def diagnosis() -> Diagnosis:
     return make_diagnosis(make_run())
 
 
-def test_a_cause_that_no_finding_has_is_refused(told: Diagnosis) -> None:
-    for change in ({"cause": "routing"}, {"findings": []}, {"findings": told.findings[1:]}):
+def test_a_cause_that_no_finding_has_is_refused(diagnosis: Diagnosis) -> None:
+    for change in ({"cause": "routing"}, {"findings": []}, {"findings": diagnosis.findings[1:]}):
         with pytest.raises(ValidationError, match=r"which no finding has"):
-            told.model_copy(update=change)
-    fields = {name: getattr(told, name) for name in Diagnosis.model_fields}
+            diagnosis.model_copy(update=change)
+    fields = {name: getattr(diagnosis, name) for name in Diagnosis.model_fields}
     with pytest.raises(ValidationError, match=r"which no finding has"):
         Diagnosis(**{**fields, "cause": "slow-link"})
     with pytest.raises(ValidationError, match=r"which no finding has"):
         Diagnosis.model_validate_json(
-            told.model_dump_json().replace(
+            diagnosis.model_dump_json().replace(
                 '"cause":"placement","headline"', '"cause":"routing","headline"'
             )
         )
 
 
-def test_a_time_below_the_ideal_is_refused(told: Diagnosis) -> None:
-    ideal = told.ideal_ps
-    assert ideal == told.waterfall[0].elapsed_ps > 0 and told.remedy is not None
-    low = told.waterfall[2].model_copy(update={"elapsed_ps": ideal - 1})
+def test_a_time_below_the_ideal_is_refused(diagnosis: Diagnosis) -> None:
+    ideal = diagnosis.ideal_ps
+    assert ideal == diagnosis.waterfall[0].elapsed_ps > 0 and diagnosis.remedy is not None
+    low = diagnosis.waterfall[2].model_copy(update={"elapsed_ps": ideal - 1})
     with pytest.raises(ValidationError, match=r"placement takes .* less than the ideal"):
-        told.model_copy(update={"waterfall": [*told.waterfall[:2], low, *told.waterfall[3:]]})
-    first = told.remedy.candidates[0]
+        diagnosis.model_copy(
+            update={"waterfall": [*diagnosis.waterfall[:2], low, *diagnosis.waterfall[3:]]}
+        )
+    first = diagnosis.remedy.candidates[0]
     for kind, field in (
         ("placement", "low_ps"),
         ("routing", "elapsed_ps"),
         ("rate-control", "low_ps"),
     ):
         quick = first.model_copy(update={"name": "x", "kind": kind, field: ideal - 1})
-        remedy = told.remedy.model_copy(update={"candidates": [*told.remedy.candidates, quick]})
+        remedy = diagnosis.remedy.model_copy(
+            update={"candidates": [*diagnosis.remedy.candidates, quick]}
+        )
         with pytest.raises(ValidationError, match=r"x takes .* less than the ideal"):
-            told.model_copy(update={"remedy": remedy})
+            diagnosis.model_copy(update={"remedy": remedy})
     # Another program has another ideal.
     other = first.model_copy(update={"name": "x", "kind": "pattern", "low_ps": ideal // 2})
-    remedy = told.remedy.model_copy(update={"candidates": [*told.remedy.candidates, other]})
-    assert told.model_copy(update={"remedy": remedy}).remedy == remedy
+    remedy = diagnosis.remedy.model_copy(
+        update={"candidates": [*diagnosis.remedy.candidates, other]}
+    )
+    assert diagnosis.model_copy(update={"remedy": remedy}).remedy == remedy
 
 
-def test_an_unproved_remedy_is_refused(told: Diagnosis) -> None:
-    remedy = told.remedy
+def test_an_unproved_remedy_is_refused(diagnosis: Diagnosis) -> None:
+    remedy = diagnosis.remedy
     assert remedy is not None
     worse = next(c for c in remedy.candidates if c.elapsed_ps > remedy.before_ps)
     for what, field in (("remedy", "name"), ("placement", "placement")):
@@ -114,17 +120,17 @@ def test_worse_adaptive_routing_is_nowhere_recommended() -> None:
     )
     run = dataclasses.replace(run, scenario=scenario)
     only = frozenset({"routing"})
-    found = diagnose(run, beside_others(run, 3.7), kinds=only, seeds=1)
-    assert found.cause == "routing" and found.remedy is not None
-    share = next(share for share in found.shares if share.cause == "routing")
+    diagnosis = diagnose(run, beside_others(run, 3.7), kinds=only, seeds=1)
+    assert diagnosis.cause == "routing" and diagnosis.remedy is not None
+    share = next(share for share in diagnosis.shares if share.cause == "routing")
     assert share.charged == pytest.approx(0.5) and share.removed == 0
-    assert "alone none of it can be gained" in found.headline
-    assert found.remedy.name == "" and found.remedy.gain == 0
-    assert "adaptive-routing (270 % more time" in found.remedy.action
-    said = [found.remedy.action, found.headline, *found.warnings]
-    said += [text for f in found.findings for text in (f.advice, f.explanation, f.title)]
-    assert not any("use adaptive" in text.lower() or "turn on" in text.lower() for text in said)
-    screen = "\n".join(diagnosis_lines(found, Path("out")))
+    assert "alone none of it can be gained" in diagnosis.headline
+    assert diagnosis.remedy.name == "" and diagnosis.remedy.gain == 0
+    assert "adaptive-routing (270 % more time" in diagnosis.remedy.action
+    texts = [diagnosis.remedy.action, diagnosis.headline, *diagnosis.warnings]
+    texts += [text for f in diagnosis.findings for text in (f.advice, f.explanation, f.title)]
+    assert not any("use adaptive" in text.lower() or "turn on" in text.lower() for text in texts)
+    screen = "\n".join(diagnosis_lines(diagnosis, Path("out")))
     assert "adaptive-routing" in screen and "-270 %" in screen
     # Where it is proved to help it is what to do.
     good = diagnose(run, beside_others(run, 0.6), kinds=only, seeds=1)
@@ -146,13 +152,13 @@ def test_the_ideal_holds_for_every_placement() -> None:
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
 
     nodes = {"near": np.arange(32, dtype=np.uint32)}
-    found = diagnose(run, evaluate, placements=nodes, seeds=1)
-    assert found.ideal_ps == round(0.4 * TOTAL)
-    step = {bar.name: bar for bar in found.waterfall}
+    diagnosis = diagnose(run, evaluate, placements=nodes, seeds=1)
+    assert diagnosis.ideal_ps == round(0.4 * TOTAL)
+    step = {bar.name: bar for bar in diagnosis.waterfall}
     # The other placement saves more of the paths than its own run has: that is charged to it.
     assert step["paths"].delta_ps == pytest.approx(0.1 * TOTAL)
-    assert found.remedy is not None and found.remedy.after_ps == round(0.5 * TOTAL)
-    assert min(bar.elapsed_ps for bar in found.waterfall) == found.ideal_ps
+    assert diagnosis.remedy is not None and diagnosis.remedy.after_ps == round(0.5 * TOTAL)
+    assert min(bar.elapsed_ps for bar in diagnosis.waterfall) == diagnosis.ideal_ps
 
 
 def test_a_proof_below_the_ideal_is_none() -> None:
@@ -169,9 +175,9 @@ def test_a_proof_below_the_ideal_is_none() -> None:
     judged = diagnose_cause(run, evaluate, seeds=1)
     nodes = {"near": np.arange(32, dtype=np.uint32)}
     means = RemedyContext(evaluate, placements=nodes, kinds=frozenset({"placement"}))
-    found = find_remedy(run, judged, means, seeds=1).remedy
-    assert found is not None and found.name == ""
-    near = next(c for c in found.candidates if c.name == "near")
+    remedy = find_remedy(run, judged, means, seeds=1).remedy
+    assert remedy is not None and remedy.name == ""
+    near = next(c for c in remedy.candidates if c.name == "near")
     assert near.elapsed_ps == 0 and "less than the ideal" in near.reason
 
 
@@ -181,9 +187,9 @@ def test_a_run_quicker_than_modelled_bounds_the_ideal() -> None:
     def evaluate(change: Change) -> Run:
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": round(1.3 * TOTAL)})
 
-    found = diagnose_cause(run, evaluate, seeds=1)
-    assert found.ideal_ps == run.elapsed_ps
-    assert any("longer than the run" in warning for warning in found.warnings)
+    diagnosis = diagnose_cause(run, evaluate, seeds=1)
+    assert diagnosis.ideal_ps == run.elapsed_ps
+    assert any("longer than the run" in warning for warning in diagnosis.warnings)
 
 
 def test_a_cause_told_by_time_alone_is_listed() -> None:
@@ -195,11 +201,11 @@ def test_a_cause_told_by_time_alone_is_listed() -> None:
         elapsed = round(share * TOTAL)
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
 
-    found = diagnose_cause(run, evaluate, seeds=1)
-    assert found.cause == "placement"
-    assert (found.findings[0].code, found.findings[0].cause) == (CODE, "placement")
-    assert "60 % of the time" in found.findings[0].explanation
-    assert json.loads(found.model_dump_json())["findings"][0]["code"] == CODE
+    diagnosis = diagnose_cause(run, evaluate, seeds=1)
+    assert diagnosis.cause == "placement"
+    assert (diagnosis.findings[0].code, diagnosis.findings[0].cause) == (CODE, "placement")
+    assert "60 % of the time" in diagnosis.findings[0].explanation
+    assert json.loads(diagnosis.model_dump_json())["findings"][0]["code"] == CODE
 
 
 def test_worse_kinds_count_against_no_placement() -> None:
@@ -218,7 +224,7 @@ def test_worse_kinds_count_against_no_placement() -> None:
 
 
 def test_parts_that_do_not_add_up_are_refused() -> None:
-    whole = {
+    fields = {
         "elapsed_ps": 10,
         "costs": [],
         "chances": {},
@@ -227,6 +233,6 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
         "missing": [],
         "sources": [],
     }
-    assert Explanation(parts={"a": 12, "not explained": -2}, **whole).cost("a") is None
+    assert Explanation(parts={"a": 12, "not explained": -2}, **fields).cost("a") is None
     with pytest.raises(ValidationError, match="parts add up to 9 ps of 10 ps"):
-        Explanation(parts={"a": 9}, **whole)
+        Explanation(parts={"a": 9}, **fields)

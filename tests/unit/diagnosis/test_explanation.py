@@ -47,9 +47,9 @@ def expected(elapsed_ms: int, *shares: CauseShare) -> Diagnosis:
     """A diagnosis of the expected run, whose waterfall has what the shares charge."""
     total, bars, now = elapsed_ms * MS, [], elapsed_ms * MS
     names = {"slow-link": "slow links", "other-traffic": "other traffic"}
-    for one in shares:
-        delta = round(one.charged * total)
-        bars.append(bar(names.get(one.cause, one.cause), now, delta))
+    for share_of_cause in shares:
+        delta = round(share_of_cause.charged * total)
+        bars.append(bar(names.get(share_of_cause.cause, share_of_cause.cause), now, delta))
         now -= delta
     bars.append(bar("injection", now, now))
     return BASE.model_copy(
@@ -77,29 +77,32 @@ SLOW = EvidenceSummary(
 
 
 def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
-    found = explain(
+    verdict = explain(
         diagnosis,
         run,
-        options.pop("found", EvidenceSummary()),
+        options.pop("evidence", EvidenceSummary()),
         options.pop("cost", NOTHING),
         options.pop("advise", lambda diagnosis: diagnosis.remedy),
     )
-    whole = found.explanation
-    assert whole is not None and sum(whole.parts.values()) == run.elapsed_ps == whole.elapsed_ps
-    assert whole.parts["not explained"] == whole.not_explained_ps
-    assert 0.0 <= found.confidence <= MODELLED
-    costs = [cost.ps for cost in whole.costs]
+    explanation = verdict.explanation
+    assert (
+        explanation is not None
+        and sum(explanation.parts.values()) == run.elapsed_ps == explanation.elapsed_ps
+    )
+    assert explanation.parts["not explained"] == explanation.not_explained_ps
+    assert 0.0 <= verdict.confidence <= MODELLED
+    costs = [cost.ps for cost in explanation.costs]
     assert costs == sorted(costs, reverse=True)
-    for cost in whole.costs:
+    for cost in explanation.costs:
         assert 0 < cost.ps <= cost.high_ps and cost.low_ps <= cost.high_ps
         assert 0 < cost.share <= 1
     # The cause is in the table and among the findings, and only its links are blamed.
-    if found.cause not in ("healthy", "undetermined"):
-        cost_of = whole.cost(found.cause)
-        assert cost_of is not None and format_time(cost_of.ps) in found.headline
-    assert any(finding.cause == found.cause for finding in found.findings)
-    assert found.cause == "slow-link" or not found.slow_links
-    return found
+    if verdict.cause not in ("healthy", "undetermined"):
+        cost_of = explanation.cost(verdict.cause)
+        assert cost_of is not None and format_time(cost_of.ps) in verdict.headline
+    assert any(finding.cause == verdict.cause for finding in verdict.findings)
+    assert verdict.cause == "slow-link" or not verdict.slow_links
+    return verdict
 
 
 def test_unexplained_time_is_the_same_everywhere() -> None:
@@ -112,48 +115,55 @@ def test_unexplained_time_is_the_same_everywhere() -> None:
             "expected_ps": 78 * MS,
         }
     )
-    whole = explained(modelled, measured(100), found=SLOW).explanation
-    assert whole is not None and whole.not_explained_ps == 22 * MS
-    assert whole.parts["remainder of the model"] == -2 * MS
-    more = explained(modelled, measured(100), found=replace(SLOW, slow_more_ps=10 * MS)).explanation
+    explanation = explained(modelled, measured(100), evidence=SLOW).explanation
+    assert explanation is not None and explanation.not_explained_ps == 22 * MS
+    assert explanation.parts["remainder of the model"] == -2 * MS
+    more = explained(
+        modelled, measured(100), evidence=replace(SLOW, slow_more_ps=10 * MS)
+    ).explanation
     assert more is not None and more.not_explained_ps == 12 * MS
-    assert more.parts["slow links"] == whole.parts["slow links"] + 10 * MS
+    assert more.parts["slow links"] == explanation.parts["slow links"] + 10 * MS
 
 
 def test_a_computing_run_gets_no_communication_advice() -> None:
-    found = explained(expected(100, share("placement", 0.02)), measured(100, computing_ms=60))
-    assert found.cause == "healthy" and "idle network" not in found.headline
+    diagnosis = explained(expected(100, share("placement", 0.02)), measured(100, computing_ms=60))
+    assert diagnosis.cause == "healthy" and "idle network" not in diagnosis.headline
 
 
 def test_a_run_as_expected_is_healthy() -> None:
-    found = explained(
+    diagnosis = explained(
         expected(100, share("placement", 0.02), share("pattern", 0.12)), measured(105)
     )
-    assert found.cause == "healthy" and "No fault found" in found.headline
-    assert [finding.cause for finding in found.findings if finding.code == "TB000"] == ["healthy"]
-    assert found.findings[0].explanation == found.headline
-    assert "72 % of the time is communication that takes as long on an idle" in found.headline
+    assert diagnosis.cause == "healthy" and "No fault found" in diagnosis.headline
+    assert [finding.cause for finding in diagnosis.findings if finding.code == "TB000"] == [
+        "healthy"
+    ]
+    assert diagnosis.findings[0].explanation == diagnosis.headline
+    assert "72 % of the time is communication that takes as long on an idle" in diagnosis.headline
     # What is nearest to a fault: 12 of 15 %, where placement has 2 of 10 %.
-    assert "communication pattern, at 11.9 %" in found.headline
+    assert "communication pattern, at 11.9 %" in diagnosis.headline
     # It is near the share from which it would be a fault.
-    assert 0.5 < found.confidence < 0.9
-    assert found.explanation is not None
+    assert 0.5 < diagnosis.confidence < 0.9
+    assert diagnosis.explanation is not None
     # What endpoints cost is there, and is no fault below its own threshold.
-    assert found.explanation.costs[0].cause == "pattern"
+    assert diagnosis.explanation.costs[0].cause == "pattern"
 
 
 def test_a_fault_that_costs_enough_is_the_cause() -> None:
-    found = explained(
+    diagnosis = explained(
         expected(100, share("placement", 0.1), share("slow-link", 0.4, 0.1)),
         measured(100),
-        found=SLOW,
+        evidence=SLOW,
     )
-    assert found.cause == "slow-link" and "leaf1[5] → spine0 serves 20 of 100" in found.headline
-    assert found.explanation is not None
-    cost = found.explanation.costs[0]
+    assert (
+        diagnosis.cause == "slow-link"
+        and "leaf1[5] → spine0 serves 20 of 100" in diagnosis.headline
+    )
+    assert diagnosis.explanation is not None
+    cost = diagnosis.explanation.costs[0]
     assert (cost.ps, cost.low_ps, cost.high_ps) == (40 * MS, 30 * MS, 50 * MS)
     assert cost.evidence == "its port queued" and cost.rests_on == ("counters", "model")
-    assert found.explanation.not_explained_ps == 0
+    assert diagnosis.explanation.not_explained_ps == 0
 
 
 @pytest.mark.parametrize("cause", ["placement", "other-traffic"])
@@ -164,10 +174,13 @@ def test_the_threshold_separates_fault_from_no_fault(cause: str) -> None:
 
 
 def test_much_that_nothing_explains_is_undetermined() -> None:
-    found = explained(expected(100, share("placement", 0.08)), measured(250))
-    assert found.cause == "undetermined" and found.confidence == 0.0
-    assert ("150 ms of 250 ms is not explained by any cause with evidence") in found.headline
-    assert found.explanation is not None and found.explanation.parts["not explained"] == 150 * MS
+    diagnosis = explained(expected(100, share("placement", 0.08)), measured(250))
+    assert diagnosis.cause == "undetermined" and diagnosis.confidence == 0.0
+    assert ("150 ms of 250 ms is not explained by any cause with evidence") in diagnosis.headline
+    assert (
+        diagnosis.explanation is not None
+        and diagnosis.explanation.parts["not explained"] == 150 * MS
+    )
 
 
 def test_an_undetermined_cause_asks_for_evidence() -> None:
@@ -175,7 +188,7 @@ def test_an_undetermined_cause_asks_for_evidence() -> None:
     change = ChangeOverTime(0.2, 0.01, 0.99, 2.0, 160e9, None)
     run = expected(100, share("placement", 0.08))
     assert run.remedy is not None and run.remedy.gain > 0.0
-    for evidence, said in (
+    for evidence, advice in (
         (EvidenceSummary(), "First find the cause"),
         (
             EvidenceSummary(candidates=("a (20 of 100)",)),
@@ -183,76 +196,92 @@ def test_an_undetermined_cause_asks_for_evidence() -> None:
         ),
         (EvidenceSummary(change=change), "First look at what changed about 160 ms after the"),
     ):
-        found = explained(run, measured(250), found=evidence)
-        assert found.cause == "undetermined" and found.remedy is not None
-        assert said in found.remedy.action
-        assert found.remedy.gain == 0.0 and not found.remedy.commands and not found.remedy.name
-        assert not found.remedy.candidates
-        told = next(one for one in found.findings if one.cause == "undetermined")
-        assert told.advice == found.remedy.action
-        assert told.title == "The evidence does not determine the cause"
+        diagnosis = explained(run, measured(250), evidence=evidence)
+        assert diagnosis.cause == "undetermined" and diagnosis.remedy is not None
+        assert advice in diagnosis.remedy.action
+        assert (
+            diagnosis.remedy.gain == 0.0
+            and not diagnosis.remedy.commands
+            and not diagnosis.remedy.name
+        )
+        assert not diagnosis.remedy.candidates
+        finding = next(
+            candidate for candidate in diagnosis.findings if candidate.cause == "undetermined"
+        )
+        assert finding.advice == diagnosis.remedy.action
+        assert finding.title == "The evidence does not determine the cause"
 
 
 def test_the_network_is_not_blamed_for_setup() -> None:
-    found = explained(expected(100), measured(1100, outside_ms=1000))
-    assert found.cause == "healthy"
-    assert found.explanation is not None and found.explanation.not_explained_ps == 0
+    diagnosis = explained(expected(100), measured(1100, outside_ms=1000))
+    assert diagnosis.cause == "healthy"
+    assert diagnosis.explanation is not None and diagnosis.explanation.not_explained_ps == 0
 
 
 def test_ranks_ending_early_share_the_cables_cost() -> None:
     """Ranks far from it run ahead and end early; in the simulation they do as well."""
     run = measured(100, outside_ms=40).model_copy(update={"ended_early_ps": 40 * MS})
-    found = explained(expected(100, share("slow-link", 0.4)), run, found=SLOW)
-    assert found.cause == "slow-link"
-    assert found.explanation is not None and found.explanation.costs[0].ps == 40 * MS
-    assert found.explanation.not_explained_ps == 0
+    diagnosis = explained(expected(100, share("slow-link", 0.4)), run, evidence=SLOW)
+    assert diagnosis.cause == "slow-link"
+    assert diagnosis.explanation is not None and diagnosis.explanation.costs[0].ps == 40 * MS
+    assert diagnosis.explanation.not_explained_ps == 0
 
 
 def test_a_model_above_the_measurement_says_so() -> None:
-    found = explained(expected(130), measured(100))
-    assert found.explanation is not None and found.explanation.not_explained_ps == -30 * MS
+    diagnosis = explained(expected(130), measured(100))
+    assert diagnosis.explanation is not None and diagnosis.explanation.not_explained_ps == -30 * MS
     # Simulated with a slow cable, it takes longer still: the cable is a suspect, not the cause.
     suspect = EvidenceSummary(candidates=("a (20 of 100)",))
-    told = explained(expected(130), measured(100), found=suspect)
-    assert told.cause == "undetermined" and "If a link is slow" in told.headline
-    assert "a (20 of 100)" in told.headline and "no cause can be ruled out" in told.headline
+    suspected = explained(expected(130), measured(100), evidence=suspect)
+    assert suspected.cause == "undetermined" and "If a link is slow" in suspected.headline
+    assert (
+        "a (20 of 100)" in suspected.headline and "no cause can be ruled out" in suspected.headline
+    )
 
 
 def test_all_links_that_may_be_slow_are_named() -> None:
     two = EvidenceSummary(
         slow=SLOW.slow, slow_shown_by="", candidates=("a (20 of 100)", "b (25 of 100)")
     )
-    found = explained(expected(100, share("slow-link", 0.5)), measured(100), found=two)
-    assert "tried, these fit best: a (20 of 100); b (25 of 100)" in found.headline
-    assert found.remedy is not None and "a (20 of 100); b (25 of 100)" in found.remedy.action
+    diagnosis = explained(expected(100, share("slow-link", 0.5)), measured(100), evidence=two)
+    assert "tried, these fit best: a (20 of 100); b (25 of 100)" in diagnosis.headline
+    assert (
+        diagnosis.remedy is not None and "a (20 of 100); b (25 of 100)" in diagnosis.remedy.action
+    )
 
 
 def test_an_unlocated_slow_link_is_not_among_candidates() -> None:
-    found = EvidenceSummary(slow=SLOW.slow, candidates=("a (20 of 100)",), place_open=True)
+    evidence = EvidenceSummary(slow=SLOW.slow, candidates=("a (20 of 100)",), place_open=True)
     run = expected(100, share("slow-link", 0.5)).model_copy(update={"slow_links": ["a"]})
-    said = explained(run, measured(100), found=found)
-    assert said.cause == "slow-link" and said.confidence > 0.9  # Of the kind, not of the place.
-    assert "but which one is open" in said.headline
-    assert "which need not contain it: a (20 of 100)" in said.headline
-    assert said.slow_links == []
-    assert said.explanation is not None and "place open" in said.explanation.costs[0].subject
-    assert said.remedy is not None and "forwarding=" in said.remedy.action
+    diagnosis = explained(run, measured(100), evidence=evidence)
+    assert (
+        diagnosis.cause == "slow-link" and diagnosis.confidence > 0.9
+    )  # Of the kind, not of the place.
+    assert "but which one is open" in diagnosis.headline
+    assert "which need not contain it: a (20 of 100)" in diagnosis.headline
+    assert diagnosis.slow_links == []
+    assert (
+        diagnosis.explanation is not None and "place open" in diagnosis.explanation.costs[0].subject
+    )
+    assert diagnosis.remedy is not None and "forwarding=" in diagnosis.remedy.action
 
 
 def test_links_that_may_be_slow_are_checked_first() -> None:
-    found = EvidenceSummary(candidates=("a (20 of 100)",), missing=("port counters",))
+    evidence = EvidenceSummary(candidates=("a (20 of 100)",), missing=("port counters",))
     run = expected(70).model_copy(update={"remedy": None})
-    said = explained(run, measured(100), found=found)
-    assert said.cause == "undetermined" and "this link may be slow: a" in said.headline
-    assert said.remedy is not None
-    assert "First ask the operators to check these links" in said.remedy.action
-    assert "If they are sound, get the evidence" in said.remedy.action
+    diagnosis = explained(run, measured(100), evidence=evidence)
+    assert diagnosis.cause == "undetermined" and "this link may be slow: a" in diagnosis.headline
+    assert diagnosis.remedy is not None
+    assert "First ask the operators to check these links" in diagnosis.remedy.action
+    assert "If they are sound, get the evidence" in diagnosis.remedy.action
 
 
 def test_equally_costly_causes_leave_the_verdict_open() -> None:
-    alone = explained(expected(100, share("slow-link", 0.3)), measured(100), found=SLOW)
+    alone = explained(expected(100, share("slow-link", 0.3)), measured(100), evidence=SLOW)
     both = explained(
-        expected(100, share("slow-link", 0.3), share("placement", 0.295)), measured(100), found=SLOW
+        expected(100, share("slow-link", 0.3), share("placement", 0.295)),
+        measured(100),
+        evidence=SLOW,
     )
     assert alone.cause == "slow-link" and both.cause == "undetermined"
     assert both.explanation is not None
@@ -263,19 +292,19 @@ def test_equally_costly_causes_leave_the_verdict_open() -> None:
 @pytest.mark.parametrize("cause", ["imbalance", "noise"])
 def test_computation_is_a_cause_like_others(cause: str) -> None:
     cost = {"imbalance_ps": (0, 0), "noise_ps": (0, 0), f"{cause}_ps": (18 * MS, 22 * MS)}
-    found = explained(expected(100), measured(100), cost=FurtherCosts(**cost))  # type: ignore[arg-type]
-    assert found.cause == cause and "(20 ms of 100 ms)" in found.headline
-    assert found.explanation is not None
-    only = found.explanation.costs[0]
+    diagnosis = explained(expected(100), measured(100), cost=FurtherCosts(**cost))  # type: ignore[arg-type]
+    assert diagnosis.cause == cause and "(20 ms of 100 ms)" in diagnosis.headline
+    assert diagnosis.explanation is not None
+    only = diagnosis.explanation.costs[0]
     assert (only.low_ps, only.ps, only.high_ps) == (18 * MS, 20 * MS, 22 * MS)
-    assert len(found.explanation.costs) == 1
+    assert len(diagnosis.explanation.costs) == 1
 
 
 def test_imbalance_costs_what_the_run_saves_without() -> None:
     run = measured(100).model_copy(update={"slow_rank_waits_ps": 20 * MS})
     cost = FurtherCosts(imbalance_ps=(11 * MS,), noise_ps=(0,))
-    found = explained(expected(100), run, cost=cost)
-    assert found.cause == "imbalance" and "(11 ms of 100 ms)" in found.headline
+    diagnosis = explained(expected(100), run, cost=cost)
+    assert diagnosis.cause == "imbalance" and "(11 ms of 100 ms)" in diagnosis.headline
 
 
 def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
@@ -300,10 +329,10 @@ def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
 
 
 def test_the_patterns_cost_hides_no_fault() -> None:
-    found = explained(
+    diagnosis = explained(
         expected(100, share("pattern", 0.23), share("other-traffic", 0.2)), measured(100)
     )
-    assert found.cause == "other-traffic"
+    assert diagnosis.cause == "other-traffic"
     crowded = explained(
         expected(100, share("pattern", 0.5), share("other-traffic", 0.2)), measured(100)
     )
@@ -314,14 +343,18 @@ def test_queueing_behind_own_messages_is_no_pattern_cost() -> None:
     halo = expected(100, share("pattern", 0.3))
     order = replace(NOTHING, adapter_order_ps=(28 * MS, 26 * MS))
     assert explained(halo, measured(100)).cause == "pattern"
-    found = explained(halo, measured(100), cost=order)
-    assert found.cause == "healthy" and found.explanation is not None
-    assert found.explanation.parts["pattern"] == 3 * MS
-    assert found.explanation.parts["adapter order"] == 27 * MS
-    bars = {bar.name: bar for bar in found.waterfall}
+    diagnosis = explained(halo, measured(100), cost=order)
+    assert diagnosis.cause == "healthy" and diagnosis.explanation is not None
+    assert diagnosis.explanation.parts["pattern"] == 3 * MS
+    assert diagnosis.explanation.parts["adapter order"] == 27 * MS
+    bars = {bar.name: bar for bar in diagnosis.waterfall}
     assert (bars["pattern"].delta_ps, bars["adapter order"].delta_ps) == (3 * MS, 27 * MS)
     assert bars["adapter order"].low_ps == 26 * MS and bars["adapter order"].high_ps == 28 * MS
-    assert [one.charged for one in found.shares if one.cause == "pattern"] == [pytest.approx(0.03)]
+    assert [
+        share_of_cause.charged
+        for share_of_cause in diagnosis.shares
+        if share_of_cause.cause == "pattern"
+    ] == [pytest.approx(0.03)]
     crowded = explained(expected(100, share("pattern", 0.5)), measured(100), cost=order)
     assert crowded.cause == "pattern" and crowded.explanation is not None
     assert crowded.explanation.costs[0].ps == 23 * MS
@@ -335,9 +368,9 @@ def test_unknown_one_sided_waits_leave_the_verdict_open(inside_ms: int, verdict:
         part.model_copy(update={"name": "one_sided"}) if part.name == "other_mpi" else part
         for part in run.parts
     ]
-    found = explained(expected(100), run.model_copy(update={"parts": parts}))
-    assert found.cause == verdict
-    assert ("inside calls that synchronise" in found.headline) == (verdict == "undetermined")
+    diagnosis = explained(expected(100), run.model_copy(update={"parts": parts}))
+    assert diagnosis.cause == verdict
+    assert ("inside calls that synchronise" in diagnosis.headline) == (verdict == "undetermined")
 
 
 def test_a_run_a_third_too_long_is_unhealthy() -> None:
@@ -348,8 +381,8 @@ def test_a_run_a_third_too_long_is_unhealthy() -> None:
     assert 0.5 < far.chances["healthy"] < near.chances["healthy"] - 0.1
     # TCP takes longer than a model with back-pressure expects.
     lossy = EvidenceSummary(lossy=True)
-    assert explained(expected(100), measured(145), found=lossy).cause == "healthy"
-    assert explained(expected(100), measured(220), found=lossy).cause == "undetermined"
+    assert explained(expected(100), measured(145), evidence=lossy).cause == "healthy"
+    assert explained(expected(100), measured(220), evidence=lossy).cause == "undetermined"
 
 
 def test_placements_around_a_slow_link_are_not_bad() -> None:
@@ -364,10 +397,10 @@ def test_placements_around_a_slow_link_are_not_bad() -> None:
     )
     run = expected(100, away, share("slow-link", 0.15))
     good = FurtherCosts((0,), (0,), placement_ps=(2 * MS,), in_order_ps=(0,))
-    assert explained(run, measured(100), found=SLOW, cost=good).cause == "slow-link"
+    assert explained(run, measured(100), evidence=SLOW, cost=good).cause == "slow-link"
     # Ranks that are slower than in the order of their hosts go round it for a reason of their own.
     bad = replace(good, placement_ps=(8 * MS,), in_order_ps=(8 * MS,))
-    assert explained(run, measured(100), found=SLOW, cost=bad).cause == "placement"
+    assert explained(run, measured(100), evidence=SLOW, cost=bad).cause == "placement"
 
 
 @pytest.mark.parametrize(("uneven", "cause"), [(0.1, "placement"), (1.2, "routing")])
@@ -383,12 +416,16 @@ def test_joint_cost_is_charged_by_the_tables(uneven: float, cause: str) -> None:
     )
     cost = FurtherCosts((0,), (0,), placement_ps=(35 * MS,), uneven_tables=uneven)
     run = expected(100, placement, share("routing", 0.3))
-    found = explained(run, measured(100), cost=cost)
-    assert found.cause == cause
-    assert found.explanation is not None
-    shown = [one.evidence for one in found.explanation.costs if one.cause == "routing"]
+    diagnosis = explained(run, measured(100), cost=cost)
+    assert diagnosis.cause == cause
+    assert diagnosis.explanation is not None
+    shown = [
+        cost_of_cause.evidence
+        for cost_of_cause in diagnosis.explanation.costs
+        if cost_of_cause.cause == "routing"
+    ]
     # With even tables, none of the cost is that of the routes.
-    assert [("120 %" in one) for one in shown] == [True] * (cause == "routing")
+    assert [("120 %" in text) for text in shown] == [True] * (cause == "routing")
 
 
 def test_collisions_of_the_placement_are_not_the_routes() -> None:
@@ -410,13 +447,13 @@ def test_collisions_of_the_placement_are_not_the_routes() -> None:
 
 
 def test_likely_interruptions_in_every_computation_are_stated() -> None:
-    def found(probability: float) -> Diagnosis:
+    def judge(probability: float) -> Diagnosis:
         hidden = Interruptions(np.array([0.15]), np.array([probability]))
         return explained(expected(100), measured(100), cost=replace(NOTHING, interruptions=hidden))
 
-    likely = found(0.9)
+    likely = judge(0.9)
     assert likely.cause == "noise" and "(15 ms of 100 ms)" in likely.headline
-    unlikely = found(0.1)
+    unlikely = judge(0.1)
     assert unlikely.cause == "healthy" and unlikely.explanation is not None
     assert unlikely.explanation.cost("noise") is None
 
@@ -424,20 +461,20 @@ def test_likely_interruptions_in_every_computation_are_stated() -> None:
 def test_other_traffic_costs_at_most_the_measured_time() -> None:
     beside = EvidenceSummary(others="job 7 on h1", rests_on={"other-traffic": ("counters",)})
     run = expected(110, share("other-traffic", 0.3))
-    found = explained(run, measured(100), found=beside)
-    assert found.explanation is not None and found.explanation.not_explained_ps == 0
-    cost = found.explanation.cost("other-traffic")
+    diagnosis = explained(run, measured(100), evidence=beside)
+    assert diagnosis.explanation is not None and diagnosis.explanation.not_explained_ps == 0
+    cost = diagnosis.explanation.cost("other-traffic")
     assert cost is not None and cost.ps == 23 * MS
-    assert found.explanation.parts["other traffic"] == 23 * MS
+    assert diagnosis.explanation.parts["other traffic"] == 23 * MS
 
 
 def test_uneven_routes_add_to_the_expectation() -> None:
     cost = FurtherCosts((0,), (0,), (40 * MS,), uneven=0.9)
-    found = explained(expected(100), measured(140), cost=cost)
-    assert found.cause == "routing"
-    assert found.explanation is not None and found.explanation.not_explained_ps == 0
-    assert found.explanation.parts["routing"] == 40 * MS
-    assert "90 %" in found.explanation.costs[0].evidence
+    diagnosis = explained(expected(100), measured(140), cost=cost)
+    assert diagnosis.cause == "routing"
+    assert diagnosis.explanation is not None and diagnosis.explanation.not_explained_ps == 0
+    assert diagnosis.explanation.parts["routing"] == 40 * MS
+    assert "90 %" in diagnosis.explanation.costs[0].evidence
 
 
 def unknown_job(ps: int, low_ps: int, high_ps: int) -> UnknownJob:
@@ -447,7 +484,7 @@ def unknown_job(ps: int, low_ps: int, high_ps: int) -> UnknownJob:
 
 def test_an_unknown_job_is_traffic_of_others() -> None:
     job = unknown_job(30 * MS, 20 * MS, 38 * MS)
-    found = EvidenceSummary(
+    evidence = EvidenceSummary(
         others="unknown senders",
         others_shown_by="repetitions differ",
         unknown_job=job,
@@ -455,28 +492,32 @@ def test_an_unknown_job_is_traffic_of_others() -> None:
         missing=("port counters",),
     )
     alone = expected(100).model_copy(update={"remedy": None})
-    said = explained(alone, measured(140), found=found)
-    assert said.cause == "other-traffic" and "unknown senders" in said.headline
-    assert said.remedy is not None and said.remedy.gain == 0.0
-    assert said.remedy.action.endswith("evidence that shows whose traffic it is: port counters.")
-    whole = said.explanation
-    assert whole is not None and whole.parts["other traffic"] == 30 * MS
-    cost = whole.cost("other-traffic")
+    diagnosis = explained(alone, measured(140), evidence=evidence)
+    assert diagnosis.cause == "other-traffic" and "unknown senders" in diagnosis.headline
+    assert diagnosis.remedy is not None and diagnosis.remedy.gain == 0.0
+    assert diagnosis.remedy.action.endswith(
+        "evidence that shows whose traffic it is: port counters."
+    )
+    explanation = diagnosis.explanation
+    assert explanation is not None and explanation.parts["other traffic"] == 30 * MS
+    cost = explanation.cost("other-traffic")
     assert cost is not None and cost.rests_on == ("trace", "model")
     assert cost.low_ps <= 20 * MS and cost.high_ps >= 38 * MS
-    assert whole.not_explained_ps == 10 * MS
+    assert explanation.not_explained_ps == 10 * MS
 
 
 def test_a_job_fitting_like_the_adapters_is_open() -> None:
     taken = Alternative(0.0, 98 * MS)
     job = Alternative(0.3, 98 * MS, {"other-traffic": 15 * MS})
-    found = EvidenceSummary(alternatives=(taken,), missing=("port counters",))
-    assert explained(expected(98), measured(100), found=found).cause == "healthy"
-    both = replace(found, alternatives=(taken, job))
-    said = explained(expected(98).model_copy(update={"remedy": None}), measured(100), found=both)
-    assert said.cause == "undetermined" and said.confidence == 0.0
-    assert "other traffic (57 %), no fault (43 %)" in said.headline
-    assert said.remedy is not None and "port counters" in said.remedy.action
+    evidence = EvidenceSummary(alternatives=(taken,), missing=("port counters",))
+    assert explained(expected(98), measured(100), evidence=evidence).cause == "healthy"
+    both = replace(evidence, alternatives=(taken, job))
+    diagnosis = explained(
+        expected(98).model_copy(update={"remedy": None}), measured(100), evidence=both
+    )
+    assert diagnosis.cause == "undetermined" and diagnosis.confidence == 0.0
+    assert "other traffic (57 %), no fault (43 %)" in diagnosis.headline
+    assert diagnosis.remedy is not None and "port counters" in diagnosis.remedy.action
 
 
 def test_inner_cost_of_few_receivers_joins_the_pattern() -> None:
@@ -495,42 +536,42 @@ def test_inner_cost_of_few_receivers_joins_the_pattern() -> None:
 def test_a_run_with_a_likelier_fault_is_unhealthy() -> None:
     # 12 % that nothing explains, and three causes just below what would be a fault.
     near = [share("placement", 0.09), share("routing", 0.055), share("pattern", 0.14)]
-    found = explained(expected(88, *near), measured(100))
-    assert found.cause == "undetermined" and found.confidence == 0.0
-    assert "is not explained by any cause with evidence" in found.headline
+    diagnosis = explained(expected(88, *near), measured(100))
+    assert diagnosis.cause == "undetermined" and diagnosis.confidence == 0.0
+    assert "is not explained by any cause with evidence" in diagnosis.headline
 
 
 def test_an_overshooting_model_leaves_other_traffic_open() -> None:
     """Without it the model expects what was measured, with it a fifth more."""
-    found = EvidenceSummary(
+    evidence = EvidenceSummary(
         others="unknown senders", rests_on={"other-traffic": ("counters", "model")}
     )
     beside = expected(125, share("other-traffic", 0.2))
-    said = explained(beside, measured(100), found=found)
-    assert said.cause == "undetermined" and said.confidence == 0.0
-    assert "between nothing and 25 % of the measured 100 ms" in said.headline
+    diagnosis = explained(beside, measured(100), evidence=evidence)
+    assert diagnosis.cause == "undetermined" and diagnosis.confidence == 0.0
+    assert "between nothing and 25 % of the measured 100 ms" in diagnosis.headline
     # Where it costs little either way, the run is healthy.
     little = expected(103, share("other-traffic", 0.03))
-    assert explained(little, measured(100), found=found).cause == "healthy"
+    assert explained(little, measured(100), evidence=evidence).cause == "healthy"
 
 
 def test_assumed_hosts_are_stated_and_lower_the_confidence() -> None:
     why = "This assumes that the ranks ran on the hosts of the fabric in order"
-    known = explained(expected(100, share("placement", 0.4)), measured(100))
-    found = EvidenceSummary(assumed_hosts=why)
-    assumed = explained(expected(100, share("placement", 0.4)), measured(100), found=found)
-    assert (known.cause, assumed.cause) == ("placement", "undetermined")
+    stated = explained(expected(100, share("placement", 0.4)), measured(100))
+    evidence = EvidenceSummary(assumed_hosts=why)
+    assumed = explained(expected(100, share("placement", 0.4)), measured(100), evidence=evidence)
+    assert (stated.cause, assumed.cause) == ("placement", "undetermined")
     assert "placement (58 %)" in assumed.headline
-    assert assumed.headline.endswith(f"{why}.") and why not in known.headline
+    assert assumed.headline.endswith(f"{why}.") and why not in stated.headline
 
 
 def test_a_lossy_slow_link_needs_counters_for_certainty() -> None:
     def sure(lossy: bool, origin: str) -> float:
-        found = EvidenceSummary(
+        evidence = EvidenceSummary(
             slow=("a → b",), lossy=lossy, rests_on={"slow-link": (origin, "model")}
         )  # type: ignore[dict-item]
         return explained(
-            expected(100, share("slow-link", 0.5)), measured(110), found=found
+            expected(100, share("slow-link", 0.5)), measured(110), evidence=evidence
         ).confidence
 
     assert sure(True, "trace") <= ASSUMED < sure(True, "counters")
@@ -558,8 +599,8 @@ def test_every_cause_has_advice_and_health_none() -> None:
 def test_a_single_host_precedes_the_network() -> None:
     run = expected(50).model_copy(update={"remedy": None})
     hosts = HostReport(source="the trace", hosts=1, most_ranks=4)
-    whole = measured(150).model_copy(update={"hosts": hosts})
-    alone = explained(run.model_copy(update={"measured": whole}), whole)
+    on_one_host = measured(150).model_copy(update={"hosts": hosts})
+    alone = explained(run.model_copy(update={"measured": on_one_host}), on_one_host)
     assert alone.remedy is not None and "look at the host itself" in alone.remedy.action
 
 
@@ -572,9 +613,9 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
         assert run.remedy is not None
         return run.remedy.model_copy(update={"action": f"for {diagnosis.cause}"})
 
-    found = explained(run, measured(100), advise=advise)
-    assert found.cause == "placement"
-    assert found.remedy is not None and found.remedy.action.startswith("for placement")
+    verdict = explained(run, measured(100), advise=advise)
+    assert verdict.cause == "placement"
+    assert verdict.remedy is not None and verdict.remedy.action.startswith("for placement")
     # Where both agree, the remedy is the one that was found.
     same = run.model_copy(update={"cause": "placement"})
     kept = explained(same, measured(100), advise=advise).remedy
@@ -615,30 +656,36 @@ def test_costly_ranks_and_hosts_are_named() -> None:
 
 def test_costs_have_the_interval_of_extrapolated_steps() -> None:
     def low(half_ms: int) -> int:
-        found = EvidenceSummary(slow=("a → b",), extrapolated_ps=half_ms * MS)
-        whole = explained(expected(100, share("slow-link", 0.3)), measured(100), found=found)
-        assert whole.explanation is not None
-        return whole.explanation.costs[0].low_ps
+        evidence = EvidenceSummary(slow=("a → b",), extrapolated_ps=half_ms * MS)
+        diagnosis = explained(
+            expected(100, share("slow-link", 0.3)), measured(100), evidence=evidence
+        )
+        assert diagnosis.explanation is not None
+        return diagnosis.explanation.costs[0].low_ps
 
     assert low(0) - low(2) == pytest.approx(2 * MS, abs=MS / 10)
 
 
 @pytest.mark.parametrize("lossy", [False, True])
-@pytest.mark.parametrize(("times", "told"), [(1.0, True), (1.15, True), (3.0, False), (8.0, False)])
+@pytest.mark.parametrize(
+    ("times", "determined"), [(1.0, True), (1.15, True), (3.0, False), (8.0, False)]
+)
 def test_a_model_far_above_measurement_has_no_verdict(
-    times: float, told: bool, lossy: bool
+    times: float, determined: bool, lossy: bool
 ) -> None:
     """Counters show a slow cable, with which the run should take so many times as long."""
-    found = replace(SLOW, lossy=lossy)
+    evidence = replace(SLOW, lossy=lossy)
     modelled = expected(round(100 * times), share("slow-link", 1.0 - 0.5 / times))
-    verdict = explained(modelled, measured(100), found=found)
-    assert verdict.cause == ("slow-link" if told else "undetermined")
-    assert told or (verdict.confidence == 0.0 and "no cause can be ruled out" in verdict.headline)
+    verdict = explained(modelled, measured(100), evidence=evidence)
+    assert verdict.cause == ("slow-link" if determined else "undetermined")
+    assert determined or (
+        verdict.confidence == 0.0 and "no cause can be ruled out" in verdict.headline
+    )
 
 
 def test_what_cannot_be_leaves_the_verdict_open() -> None:
-    found = replace(SLOW, impossible="A link served nothing.")
-    told = explained(expected(100, share("slow-link", 0.5)), measured(100), found=found)
-    assert (told.cause, told.confidence) == ("undetermined", 0.0)
-    assert told.headline == found.impossible and not told.slow_links
-    assert told.remedy is not None and "make the model fit" in told.remedy.action
+    evidence = replace(SLOW, impossible="A link served nothing.")
+    diagnosis = explained(expected(100, share("slow-link", 0.5)), measured(100), evidence=evidence)
+    assert (diagnosis.cause, diagnosis.confidence) == ("undetermined", 0.0)
+    assert diagnosis.headline == evidence.impossible and not diagnosis.slow_links
+    assert diagnosis.remedy is not None and "make the model fit" in diagnosis.remedy.action

@@ -19,7 +19,7 @@ def test_a_range_includes_the_expected_times_interval() -> None:
         rests_on=("counters",),
     )
     ranges = {half: with_interval([cost], half, 100)[0] for half in (0, 20, 90)}
-    assert ranges[0] == cost and {one.ps for one in ranges.values()} == {40}
+    assert ranges[0] == cost and {cost_range.ps for cost_range in ranges.values()} == {40}
     assert (ranges[20].low_ps, ranges[20].high_ps) == (10, 70)
     assert (ranges[90].low_ps, ranges[90].high_ps) == (0, 100)
 

@@ -71,7 +71,7 @@ def test_slow_transfers_within_hosts_are_the_cause() -> None:
     free = evaluate(Change(in_host="free")).elapsed_ps
     saved = diagnosis.elapsed_ps - free
     assert bars["in-host"].delta_ps == pytest.approx(saved, rel=0.02)
-    share = next(one for one in diagnosis.shares if one.cause == "in-host")
+    share = next(in_host for in_host in diagnosis.shares if in_host.cause == "in-host")
     assert share.removed == pytest.approx(saved / diagnosis.elapsed_ps, rel=1e-6)
     assert f"{share.charged:.0%}".replace("%", " %") in diagnosis.headline
     assert diagnosis.agreement is not None
@@ -89,7 +89,7 @@ def test_one_host_of_an_older_generation_is_named() -> None:
     old = [{"hosts": "1", "rate": "200 Gb/s"}]
     diagnosis, _ = diagnosed(tensor_parallel("3600 Gb/s", in_host=old))
     assert diagnosis.cause == "in-host"
-    finding = next(one for one in diagnosis.findings if one.code == "TB009")
+    finding = next(older_host for older_host in diagnosis.findings if older_host.code == "TB009")
     assert "at 200 Gb/s" in finding.explanation
     assert any(f"rank {rank} " in finding.explanation for rank in range(4, 8))
 
@@ -164,11 +164,11 @@ def test_hidden_communication_is_known_without_skipped_steps(tmp_path: Path, tim
         "[fabric.fat_tree]\nhosts_per_leaf = 2\nleaves = 2\naggregation = 1\n"
         f"[[job]]\ntrace = 'ahead.ti'\nrepeat = {times}\n[engine]\nrouting = 'deterministic'\n"
     )
-    whole, attempt = (
+    complete, attempt = (
         diagnose_source(scenario, skip_repeats=skip, seeds=1, remedies=("routing",), threads=1)
         for skip in (False, True)
     )
     assert "skipped" not in attempt.run.summary
-    hidden = whole.diagnosis.hidden_fraction
+    hidden = complete.diagnosis.hidden_fraction
     assert hidden is not None and hidden > 0
     assert attempt.diagnosis.hidden_fraction == hidden

@@ -47,8 +47,8 @@ def test_a_profile_shows_no_simultaneous_sending(tmp_path: Path) -> None:
 
 
 def test_a_receiver_of_most_bytes_is_a_pattern(tmp_path: Path) -> None:
-    one = {(rank, 0): SIZE for rank in range(1, RANKS)}
-    diagnosis = diagnosed(monitored(tmp_path / "one", one))
+    to_one_rank = {(rank, 0): SIZE for rank in range(1, RANKS)}
+    diagnosis = diagnosed(monitored(tmp_path / "one", to_one_rank))
     assert diagnosis.cause == "pattern"
 
 

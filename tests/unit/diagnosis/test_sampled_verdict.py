@@ -51,10 +51,10 @@ class Known:
         return self.costs.get(cause, (0.0, 0.0))
 
 
-def verdict(**known: Any) -> SampledVerdict:
-    found = sampled_verdict(cast(RunAnalysis, Known(**known)))
-    assert sum(found.probability.values()) == pytest.approx(1.0)
-    return found
+def verdict(**facts: Any) -> SampledVerdict:
+    conclusion = sampled_verdict(cast(RunAnalysis, Known(**facts)))
+    assert sum(conclusion.probability.values()) == pytest.approx(1.0)
+    return conclusion
 
 
 def test_captures_leave_slow_links_and_others_open() -> None:
@@ -93,54 +93,57 @@ def test_nodes_that_lose_little_are_not_blamed() -> None:
 def test_the_cause_fills_its_links_with_our_traffic() -> None:
     """The root of a congestion tree is full."""
 
-    def told(node: float, bundle: float, link: float, routing: str = "adaptive") -> Cause:
+    def cause_of(node: float, bundle: float, link: float, routing: str = "adaptive") -> Cause:
         return verdict(
             losses=None, costs=OURS, filled=filling(node, bundle, link), routing=routing
         ).cause
 
-    assert told(0.95, 0.3, 0.4) == "pattern"
-    assert told(0.4, 0.95, 0.96) == "placement"
-    assert told(0.4, 0.4, 0.97, "deterministic") == "routing"
-    assert told(0.2, 0.1, 0.1) == "other-traffic"
+    assert cause_of(0.95, 0.3, 0.4) == "pattern"
+    assert cause_of(0.4, 0.95, 0.96) == "placement"
+    assert cause_of(0.4, 0.4, 0.97, "deterministic") == "routing"
+    assert cause_of(0.2, 0.1, 0.1) == "other-traffic"
 
 
 def test_trees_say_little_about_losses_without_them() -> None:
     """Roots at nodes are congested for half of the time that is lost, or a twentieth."""
-    found = [
+    verdicts = [
         verdict(losses=lost(0.0, 0.5), costs={"pattern": (hot / 2, hot)}) for hot in (0.25, 0.025)
     ]
-    rivals = [one.probability["pattern"] / one.probability["placement"] for one in found]
+    rivals = [
+        conclusion.probability["pattern"] / conclusion.probability["placement"]
+        for conclusion in verdicts
+    ]
     assert rivals[0] > 2.5 * rivals[1]
 
 
 def test_contention_costs_at_most_the_communication_time() -> None:
     """However little of it is free of delays."""
-    found = verdict(losses=lost(0.0, 0.03), communication_fraction=0.03)
-    assert found.cause == "not-network" and found.confidence > 1.0 - UNINFORMATIVE
+    conclusion = verdict(losses=lost(0.0, 0.03), communication_fraction=0.03)
+    assert conclusion.cause == "not-network" and conclusion.confidence > 1.0 - UNINFORMATIVE
 
 
 def test_one_cable_is_blamed_for_late_ranks() -> None:
     costs = {"other-traffic": (0.5, 0.5), "slow-link": (0.1, 0.5)}
 
-    def told(late: MessageDelays, one: float, only: float) -> Cause:
-        return verdict(losses=late, one_cable=one, only_cable=only, costs=costs).cause
+    def cause_of(late: MessageDelays, one_cable: float, only: float) -> Cause:
+        return verdict(losses=late, one_cable=one_cable, only_cable=only, costs=costs).cause
 
-    assert told(lost(), 0.95, 0.5) == "slow-link"
-    assert told(lost(), 0.2, 0.5) == "other-traffic"
+    assert cause_of(lost(), 0.95, 0.5) == "slow-link"
+    assert cause_of(lost(), 0.2, 0.5) == "other-traffic"
     # Other traffic delays the messages of several cables alike.
-    assert told(lost(), 0.95, 0.0) == "other-traffic"
+    assert cause_of(lost(), 0.95, 0.0) == "other-traffic"
     # A cable explains nothing of what is lost at nodes.
-    assert told(lost(0.2, 0.0), 0.95, 0.5) == "other-traffic"
+    assert cause_of(lost(0.2, 0.0), 0.95, 0.5) == "other-traffic"
 
 
 def test_switches_that_choose_by_load_route_evenly() -> None:
     costs = {"placement": (0.3, 0.5), "routing": (0.4, 0.5)}
-    told = [
+    verdicts = [
         verdict(losses=lost(), costs=costs, routing=routing)
         for routing in ("deterministic", "random", "adaptive")
     ]
-    assert [found.cause for found in told] == ["routing", "routing", "placement"]
-    assert told[0].confidence > told[1].confidence
+    assert [conclusion.cause for conclusion in verdicts] == ["routing", "routing", "placement"]
+    assert verdicts[0].confidence > verdicts[1].confidence
 
 
 def test_what_is_open_makes_every_verdict_less_sure() -> None:
@@ -152,7 +155,7 @@ def test_what_is_open_makes_every_verdict_less_sure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "costs", "communicating", "told"),
+    ("losses", "costs", "communicating", "cause"),
     [
         (lost(0.0, 0.0), {}, 1.0, "not-network"),
         # Congested links, but for a moment; or hardly any communication to slow down.
@@ -167,15 +170,15 @@ def test_a_quiet_network_is_believed_unless_contradicted(
     losses: MessageDelays,
     costs: dict[Cause, tuple[float, float]],
     communicating: float,
-    told: Cause,
+    cause: Cause,
 ) -> None:
-    assert verdict(losses=losses, costs=costs, communication_fraction=communicating).cause == told
+    assert verdict(losses=losses, costs=costs, communication_fraction=communicating).cause == cause
 
 
-@pytest.mark.parametrize(("wire", "told"), [(0.5, "injection"), (0.49, "not-network")])
-def test_without_contention_rate_or_nothing_takes_time(wire: float, told: Cause) -> None:
-    found = verdict(losses=lost(0.0, 0.0), wire_share=wire)
-    assert found.cause == told and found.confidence <= 1.0 - UNINFORMATIVE * 5 / 6
+@pytest.mark.parametrize(("wire", "cause"), [(0.5, "injection"), (0.49, "not-network")])
+def test_without_contention_rate_or_nothing_takes_time(wire: float, cause: Cause) -> None:
+    conclusion = verdict(losses=lost(0.0, 0.0), wire_share=wire)
+    assert conclusion.cause == cause and conclusion.confidence <= 1.0 - UNINFORMATIVE * 5 / 6
 
 
 def test_no_more_is_lost_than_the_adapters_leave() -> None:
@@ -183,5 +186,5 @@ def test_no_more_is_lost_than_the_adapters_leave() -> None:
 
 
 def test_what_stays_within_hosts_is_not_the_network() -> None:
-    found = sampled_verdict(cast(RunAnalysis, Known(crosses=False, costs=PLACEMENT)))
-    assert found.cause == "not-network"
+    conclusion = sampled_verdict(cast(RunAnalysis, Known(crosses=False, costs=PLACEMENT)))
+    assert conclusion.cause == "not-network"

@@ -95,7 +95,7 @@ def test_a_slow_cable_is_charged_with_its_queues(
     analysis = RunAnalysis(run, network)
     assert analysis.cause_shares["slow-link"] > 0.5 > RunAnalysis(run).cause_shares["slow-link"]
     assert analysis.cause_shares["other-traffic"] == 0.0
-    lines = attribute(run, lambda one: RunAnalysis(one, network)).lines
+    lines = attribute(run, lambda measured_run: RunAnalysis(measured_run, network)).lines
     link = next(link for link in network.slow_gbps if analysis.topology.to_node[link])
     assert analysis.whole.weight[link] == 0.0  # All wait in front of its switch.
     assert lines[0].link == link and lines[0].ours is True and lines[0].share > 0.9

@@ -48,7 +48,7 @@ def world(job: dict[str, Any], seed: int = 1) -> PreparedScenario:
     return prepare(parse(data))
 
 
-def found(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> Posterior:
+def weigh_causes(tmp_path: Path, happened: Run, prepared: PreparedScenario) -> Posterior:
     """What the trace of a run that happened shows."""
     write = writing(tmp_path)
     path = write(
@@ -80,7 +80,7 @@ def test_a_hidden_job_is_found_with_its_cost(tmp_path: Path) -> None:
     happened = beside(prepared, 0.5, 2 * alone.elapsed_ps)
     cost = happened.elapsed_ps - alone.elapsed_ps
     assert cost > 0.15 * happened.elapsed_ps
-    posterior = found(tmp_path, happened, prepared)
+    posterior = weigh_causes(tmp_path, happened, prepared)
     best = posterior.best
     assert best.job is not None and best.alone_ps is not None
     assert best.outcome.elapsed_ps - best.alone_ps == pytest.approx(cost, rel=0.3)
@@ -93,10 +93,13 @@ def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
     link = int(np.flatnonzero(fabric.link_src == prepared.observed.node[5])[0])
     slow = (SlowLink(link, 0.4 * float(fabric.link_gbps[link])),)
     happened = make_evaluate(prepared)(Change(slow=slow, computations=True, measure=True))
-    posterior = found(tmp_path, happened, prepared)
+    posterior = weigh_causes(tmp_path, happened, prepared)
     # At best a job explains a part of the difference, which the right cable explains wholly.
     assert posterior.of_cause("other-traffic") < 0.1
-    assert {one.link for one in posterior.best.slow} <= {link, int(fabric.link_reverse[link])}
+    assert {slow_link.link for slow_link in posterior.best.slow} <= {
+        link,
+        int(fabric.link_reverse[link]),
+    }
     assert posterior.of_cause("slow-link") > 0.9
 
 

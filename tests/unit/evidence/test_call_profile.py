@@ -58,10 +58,10 @@ def test_a_simulation_has_the_profile_of_its_trace(
 ) -> None:
     profile, program, _ = profiled
     assert profile.complete.all() and len(profile.rank) >= program.n_ranks
-    found = profile.of_run(recorded[0], recorded[1])
-    assert found is not None
+    quantiles_ps = profile.of_run(recorded[0], recorded[1])
+    assert quantiles_ps is not None
     # Each call takes a tick at least.
-    np.testing.assert_allclose(found, profile.quantiles_ps, atol=2)
+    np.testing.assert_allclose(quantiles_ps, profile.quantiles_ps, atol=2)
     assert profile.quantiles_ps.min() > 1e6
 
 
@@ -69,9 +69,9 @@ def test_a_traces_program_simulates_to_its_times(
     profiled: tuple[CallProfile, Program, Run],
 ) -> None:
     profile, program, run = profiled
-    found = profile.of_run(run, program)
-    assert found is not None
-    np.testing.assert_allclose(found, profile.quantiles_ps, rtol=0.1, atol=1e6)
+    quantiles_ps = profile.of_run(run, program)
+    assert quantiles_ps is not None
+    np.testing.assert_allclose(quantiles_ps, profile.quantiles_ps, rtol=0.1, atol=1e6)
 
 
 def test_repetitions_of_a_site_are_one(profiled: tuple[CallProfile, Program, Run]) -> None:
@@ -97,9 +97,9 @@ def test_ranks_with_other_calls_are_left_out(
     profile = call_profile(tables, program)
     assert profile.complete.tolist() == [True] * 3 + [False] + [True] * 4
     assert 3 not in profile.rank
-    found = profile.of_run(run, program)
-    assert found is not None
-    np.testing.assert_allclose(found, profile.quantiles_ps, atol=2)
+    quantiles_ps = profile.of_run(run, program)
+    assert quantiles_ps is not None
+    np.testing.assert_allclose(quantiles_ps, profile.quantiles_ps, atol=2)
 
 
 def test_another_program_or_missing_computations_prevent_comparison(
@@ -116,12 +116,12 @@ def test_stretches_and_computations_fill_each_ranks_time(
     recorded: tuple[Run, Program, Path],
 ) -> None:
     run, program, _ = recorded
-    found = times_between_computations(run, program)
-    assert found is not None
-    durations, counts = found
+    stretches = times_between_computations(run, program)
+    assert stretches is not None
+    durations, counts = stretches
     inside = np.bincount(np.repeat(np.arange(8), counts), durations)
     compute = program.kind == Op.COMPUTE
-    own = np.bincount(program.op_rank[compute], program.amount[compute], 8)
+    computed_ps = np.bincount(program.op_rank[compute], program.amount[compute], 8)
     finish = run.tables["ranks"].sort("job_rank")["finish_ps"].to_numpy()
-    np.testing.assert_allclose(inside + own, finish, atol=1)
+    np.testing.assert_allclose(inside + computed_ps, finish, atol=1)
     assert (durations >= 0).all()

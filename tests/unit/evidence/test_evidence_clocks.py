@@ -35,9 +35,9 @@ def recorded(path: Path) -> RecordedRun:
     return record(load(anchor), anchor)
 
 
-def early(found: ClockConstraints) -> int:
+def early(bounds: ClockConstraints) -> int:
     """By how much the earliest message is received before it can be, picoseconds."""
-    return int(max(-found.slack_ps.min(initial=0), 0))
+    return int(max(-bounds.slack_ps.min(initial=0), 0))
 
 
 def ping_pong(times: list[int], clock: np.ndarray | None = None) -> list[Script]:
@@ -55,7 +55,7 @@ def ping_pong(times: list[int], clock: np.ndarray | None = None) -> list[Script]
 def test_offsets_that_the_tracer_recorded_are_applied(write: Build) -> None:
     plain = write(late_sender())
     # Rank 1 is 1 ms ahead and gains 0.1 %: -1 ms must be added, and more later.
-    ahead = [(time + 1_000_000 + time // 1_000, *rest) for time, *rest in late_sender()[1]]
+    ahead = [(time + 1_000_000 + time // 1_000, *call) for time, *call in late_sender()[1]]
     last = ahead[-1][0]
     true_last = late_sender()[1][-1][0]
     offsets = [[(0, 0), (true_last, 0)], [(1_000_000, -1_000_000), (last, true_last - last)]]
@@ -73,17 +73,17 @@ def test_a_shifted_clock_gives_the_true_waits(write: Build) -> None:
     true = measure(write(scripts), environment={}).measured
     path = write([scripts[0], shifted(scripts[1], 7_000_000)])
     run = measure(path, environment={})
-    found = run.measured
-    assert found.clocks.unit == "rank"
-    assert found.clocks.violated > 0
-    assert found.clocks.left == 0
+    measured = run.measured
+    assert measured.clocks.unit == "rank"
+    assert measured.clocks.violated > 0
+    assert measured.clocks.left == 0
     offset = run.tables["hosts"]["offset_ps"].to_list()
     # The barriers take 1 µs and a message 0.1 µs at least: the offset is open by 0.9 µs either way.
     assert offset[1] - offset[0] == pytest.approx(-7 * MS, abs=900_000)
-    assert found.clocks.error_ps == pytest.approx(1_800_000, abs=10_000)
-    assert found.elapsed_ps == pytest.approx(true.elapsed_ps, abs=2 * US)
+    assert measured.clocks.error_ps == pytest.approx(1_800_000, abs=10_000)
+    assert measured.elapsed_ps == pytest.approx(true.elapsed_ps, abs=2 * US)
     for name in ("imbalance", "transfer", "computation"):
-        assert found.part(name) == pytest.approx(true.part(name), abs=2 * US)
+        assert measured.part(name) == pytest.approx(true.part(name), abs=2 * US)
     row = run.tables["waits"].filter(pl.col("kind") == "late_sender").row(0, named=True)
     assert row["low_ps"] <= 3 * MS <= row["high_ps"]
 
@@ -145,10 +145,10 @@ def test_drift_is_found_where_no_offset_fits(write: Build) -> None:
     # 20 millionths over 2 s: 40 µs, where a message leaves 2 µs.
     scripts = ping_pong(times, clock=3_000_000 + 2e-5 * np.array(times))
     trace = recorded(write(scripts))
-    found = solve(constraints(trace), 2, None, 1_000)
-    assert found.violated > 0 and found.left == 0
-    assert found.drift[1] - found.drift[0] == pytest.approx(-2e-5, abs=2e-6)
-    moved, repair = correct(trace, found)
+    clocks = solve(constraints(trace), 2, None, 1_000)
+    assert clocks.violated > 0 and clocks.left == 0
+    assert clocks.drift[1] - clocks.drift[0] == pytest.approx(-2e-5, abs=2e-6)
+    moved, repair = correct(trace, clocks)
     assert repair.moved == 0
     assert early(constraints(moved)) <= 1_000
     assert measure(write(scripts), environment={}).measured.clocks.drifting
@@ -159,9 +159,9 @@ def test_what_neither_offset_nor_drift_mends_is_repaired(write: Build) -> None:
     jump = np.zeros(len(times))
     jump[40:60] = 300_000
     trace = recorded(write(ping_pong(times, clock=jump)))
-    found = solve(constraints(trace), 2, None, 1_000)
-    assert found.left > 0
-    moved, repair = correct(trace, found)
+    clocks = solve(constraints(trace), 2, None, 1_000)
+    assert clocks.left > 0
+    moved, repair = correct(trace, clocks)
     assert repair.left == 0
     assert repair.moved > 0
     assert early(constraints(moved)) <= 2
@@ -170,7 +170,7 @@ def test_what_neither_offset_nor_drift_mends_is_repaired(write: Build) -> None:
     assert (calls.enter_ps <= calls.leave_ps).all()
     assert (calls.leave_ps[:-1] <= calls.enter_ps[1:])[same].all()
     report = measure(write(ping_pong(times, clock=jump)), environment={}).measured.clocks
-    assert report.repaired == found.left
+    assert report.repaired == clocks.left
     assert report.largest_repair_ps > 0
     assert report.left == 0
 
@@ -188,18 +188,20 @@ def test_bounds_through_one_clock_hold_all_pairs(
         for rank, script in enumerate(scripts):
             script += shifted(collective(int(enter[rank]), time + 300 * rank), shift[rank])
         time += 20_000
-    found = constraints(recorded(write(scripts)))
-    dense = solve(found, 6, None, 1_000)
+    bounds = constraints(recorded(write(scripts)))
+    dense = solve(bounds, 6, None, 1_000)
     monkeypatch.setattr(clocks_module, "_MATRIX", 2)
-    star = solve(found, 6, None, 1_000)
+    star = solve(bounds, 6, None, 1_000)
     assert dense.left == star.left == 0
-    for one in (dense, star):
-        assert one.offset_ps - one.offset_ps[0] == pytest.approx(-np.array(shift) * 1e3, abs=3 * US)
+    for clocks in (dense, star):
+        assert clocks.offset_ps - clocks.offset_ps[0] == pytest.approx(
+            -np.array(shift) * 1e3, abs=3 * US
+        )
     a, b = (side.ravel() for side in np.meshgrid(np.arange(6), np.arange(6)))
     true = -np.array(shift) * 1e3
-    for one in (dense, star):
-        wrong = (true[b] - true[a]) - (one.offset_ps[b] - one.offset_ps[a])
-        assert (wrong <= one.later(a, b) + 2_000).all()
+    for clocks in (dense, star):
+        wrong = (true[b] - true[a]) - (clocks.offset_ps[b] - clocks.offset_ps[a])
+        assert (wrong <= clocks.later(a, b) + 2_000).all()
 
 
 @pytest.mark.data
@@ -224,10 +226,10 @@ def test_offsets_hold_the_truth_within_their_bounds(
         zero = [float(row["trace_zero_unix_s"]) for row in csv.DictReader(file)]
     true = (np.array(zero) - zero[0]) * 1e12
     trace = recorded(folder / "trace")
-    found = solve(constraints(trace), trace.n_ranks, None, trace.resolution_ps)
-    assert found.unit == "rank"
-    assert found.largest_ps > 40 * MS
+    clocks = solve(constraints(trace), trace.n_ranks, None, trace.resolution_ps)
+    assert clocks.unit == "rank"
+    assert clocks.largest_ps > 40 * MS
     a, b = (side.ravel() for side in np.meshgrid(np.arange(16), np.arange(16)))
-    wrong = (true[b] - true[a]) - (found.offset_ps[b] - found.offset_ps[a])
+    wrong = (true[b] - true[a]) - (clocks.offset_ps[b] - clocks.offset_ps[a])
     # clock.csv itself is good to a microsecond or two.
-    assert (wrong <= found.later(a, b) + 2 * US).all()
+    assert (wrong <= clocks.later(a, b) + 2 * US).all()

@@ -19,17 +19,17 @@ def test_the_first_that_tells_is_taken(tmp_path: Path) -> None:
     rank_file.write_text("rank 1=f1 slot=0\nrank 0=f0 slot=0\n")
     sources = {"environment": SLURM, "rank_file": rank_file, "hosts": ["l0"]}
 
-    def found(system: list[list[tuple[str, str]]], **given: object) -> tuple[list[str], str]:
-        hosts = find_hosts(system, 2, **given)  # type: ignore[arg-type]
+    def locate(system: list[list[tuple[str, str]]], **options: object) -> tuple[list[str], str]:
+        hosts = find_hosts(system, 2, **options)  # type: ignore[arg-type]
         assert hosts is not None
         return hosts.of_rank, hosts.source
 
-    assert found(SCORE_P, **sources) == (["cn1", "cn2"], "the trace")
-    assert found(EZTRACE, **sources) == (["n08", "n09"], "Slurm's environment")
+    assert locate(SCORE_P, **sources) == (["cn1", "cn2"], "the trace")
+    assert locate(EZTRACE, **sources) == (["n08", "n09"], "Slurm's environment")
     sources["environment"] = {}
-    assert found(EZTRACE, **sources) == (["f0", "f1"], "ranks.txt")
+    assert locate(EZTRACE, **sources) == (["f0", "f1"], "ranks.txt")
     del sources["rank_file"]
-    assert found(EZTRACE, **sources) == (["l0", "l0"], "the list of hosts")
+    assert locate(EZTRACE, **sources) == (["l0", "l0"], "the list of hosts")
     assert find_hosts(EZTRACE, 2, environment={}) is None
 
 

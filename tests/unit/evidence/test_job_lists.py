@@ -24,9 +24,9 @@ def read(folder: Path, text: str | bytes, **options: Any) -> JobList:
     return read_jobs(path, **options)
 
 
-def rows(found: JobList) -> list[tuple[Any, ...]]:
-    assert found.jobs.schema == pl.Schema(JOBS.polars_schema)
-    return found.jobs.rows()
+def rows(job_list: JobList) -> list[tuple[Any, ...]]:
+    assert job_list.jobs.schema == pl.Schema(JOBS.polars_schema)
+    return job_list.jobs.rows()
 
 
 SACCT = {
@@ -104,31 +104,31 @@ CSV = "job,start_utc,end,hosts\na,2026-11-22T11:06:10,2026-11-22T12:06:20+01:00,
 
 
 def test_slurm_json(tmp_path: Path) -> None:
-    found = read(tmp_path, json.dumps(SACCT))
-    assert rows(found) == [
+    job_list = read(tmp_path, json.dumps(SACCT))
+    assert rows(job_list) == [
         ("17", T * S, (T + 60) * S, ["n1", "n2"]),
         ("20_4", (T + 5) * S, None, ["n3"]),
     ]
     left_out = ["never started left out: 1", "without hosts left out: 1"]
-    assert found.notes == [*left_out, "keys not used: user, state, steps"]
-    assert "someone" not in str(found.jobs)
+    assert job_list.notes == [*left_out, "keys not used: user, state, steps"]
+    assert "someone" not in str(job_list.jobs)
     running = read(tmp_path, gzip.compress(json.dumps(SQUEUE).encode()))
     # The end of a running job is that of its time limit: it is none yet.
     assert rows(running) == [("5", T * S, None, ["n1", "n2"]), ("7", T * S, None, ["n7"])]
 
 
 def test_sacct_as_text(tmp_path: Path) -> None:
-    found = read(tmp_path, PARSABLE)
-    assert rows(found) == [
+    job_list = read(tmp_path, PARSABLE)
+    assert rows(job_list) == [
         ("17", T * S, (T + 60) * S, ["n1", "n2"]),
         ("19", (T + 5) * S, None, ["n3"]),
     ]
     left_out = ["steps of jobs left out: 2", "never started left out: 1"]
-    assert found.notes == [*left_out, "columns not used: User"]
+    assert job_list.notes == [*left_out, "columns not used: User"]
     local = PARSABLE.replace(f"{T}|{T + 60}", "2026-11-22T12:06:10|2026-11-22T12:07:10")
     with pytest.raises(JobListError, match=r"line 2, column 2 \(Start\): .* has no time zone"):
         read(tmp_path, local)
-    assert rows(read(tmp_path, local, zone="Europe/Paris")) == rows(found)
+    assert rows(read(tmp_path, local, zone="Europe/Paris")) == rows(job_list)
     with pytest.raises(TailbackError, match="no time zone 'Mars'"):
         read(tmp_path, local, zone="Mars")
 
@@ -143,14 +143,14 @@ def test_pbs(tmp_path: Path) -> None:
 
 
 def test_a_table_by_hand_and_what_ran_meanwhile(tmp_path: Path) -> None:
-    found = read(tmp_path, CSV + f"b,{T + 20},,n1\n")
-    assert rows(found) == [
+    job_list = read(tmp_path, CSV + f"b,{T + 20},,n1\n")
+    assert rows(job_list) == [
         ("a", T * S, (T + 10) * S, ["n1", "n2"]),
         ("b", (T + 20) * S, None, ["n1"]),
     ]
-    assert found.during((T + 5) * S, (T + 6) * S)["job"].to_list() == ["a"]
-    assert found.during((T + 10) * S, (T + 20) * S).is_empty()
-    assert found.during((T + 30) * S, (T + 31) * S)["job"].to_list() == ["b"]
+    assert job_list.during((T + 5) * S, (T + 6) * S)["job"].to_list() == ["a"]
+    assert job_list.during((T + 10) * S, (T + 20) * S).is_empty()
+    assert job_list.during((T + 30) * S, (T + 31) * S)["job"].to_list() == ["b"]
 
 
 @pytest.mark.parametrize(

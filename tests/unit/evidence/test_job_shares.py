@@ -58,12 +58,12 @@ def test_the_largest_job_is_named_where_jobs_vary(
 ) -> None:
     hits, asked, inside, intervals = 0, 0, 0, 0
     for seed in range(8):
-        truth, found = case(varying, seed)
+        truth, shares = case(varying, seed)
         busy = int((truth.sum(axis=1) > 0).sum())
-        links = found.select("link").n_unique()
+        links = shares.select("link").n_unique()
         assert links >= answered * busy
         row = {int(link): place for place, link in enumerate(INNER.tolist())}
-        for (link,), part in found.group_by("link"):
+        for (link,), part in shares.group_by("link"):
             mine = truth[row[int(link)]]  # type: ignore[call-overload]
             share = np.array([part.filter(job=job)["share"][0] for job in JOBS])
             error = np.array([part.filter(job=job)["error"][0] for job in JOBS])
@@ -76,8 +76,8 @@ def test_the_largest_job_is_named_where_jobs_vary(
 
 
 def test_nothing_is_said_where_jobs_inject_evenly() -> None:
-    said = sum(case(0.02, seed)[1].height for seed in range(8))
-    assert said == 0
+    n_shares = sum(case(0.02, seed)[1].height for seed in range(8))
+    assert n_shares == 0
 
 
 def test_too_few_windows_say_nothing() -> None:
@@ -95,10 +95,10 @@ def test_host_ports_and_unread_links_are_left_out() -> None:
     late = int(INNER[3])
     rows = rows.filter((pl.col("link") != late) | (pl.col("end_ns") < EDGES[20]))
     host = rows.filter(link=int(INNER[0])).with_columns(link=pl.lit(0, pl.UInt32))
-    found = job_shares(pl.concat([rows, host]), FABRIC, EDGES, injected)
-    links = set(found["link"].to_list())
+    shares = job_shares(pl.concat([rows, host]), FABRIC, EDGES, injected)
+    links = set(shares["link"].to_list())
     assert links == set(INNER.tolist()) - {late} and FABRIC.link_src[0] < FABRIC.n_nodes
-    assert found.filter(job=OURS)["share"].to_numpy() == pytest.approx(0.25, abs=0.05)
+    assert shares.filter(job=OURS)["share"].to_numpy() == pytest.approx(0.25, abs=0.05)
 
 
 def bursts_between(nodes: list[int], seed: int) -> list[tuple[int, int, int, int]]:
@@ -148,11 +148,11 @@ def test_shares_are_those_of_adaptive_simulation() -> None:
         )[0].astype(np.float64)
         for (job,), part in messages.group_by("job", maintain_order=True)
     }
-    found = job_shares(rows, fabric, edges, injected)
-    known = truth.group_by("link").agg(
+    shares = job_shares(rows, fabric, edges, injected)
+    true_shares = truth.group_by("link").agg(
         truth=pl.col("observed_packets").sum() / pl.col("packets").sum()
     )
-    ours = found.filter(job=OURS).join(known, on="link")
+    ours = shares.filter(job=OURS).join(true_shares, on="link")
     inner = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
     assert ours.height > 0.75 * inner.sum()
     off = (ours["share"] - ours["truth"]).to_numpy()

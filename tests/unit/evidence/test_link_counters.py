@@ -26,13 +26,13 @@ def test_bytes_outside_the_job_do_not_count() -> None:
             for name in ("src_node", "dst_node", "size_bytes", "start_ps", "end_ps")
         )
     )
-    found = joined(FABRIC, counted(FABRIC, everything, start_s=-30.0), OWN)
+    counters = joined(FABRIC, counted(FABRIC, everything, start_s=-30.0), OWN)
     link = egress(FABRIC, 0)
-    assert found.sent_bytes[link] == pytest.approx(
+    assert counters.sent_bytes[link] == pytest.approx(
         OWN.size_bytes[OWN.src_node == 0].sum(), rel=0.01
     )
-    assert found.covered[link] == pytest.approx(1.0)
-    assert np.isnan(found.sent_bytes[FABRIC.link_src >= FABRIC.n_nodes]).any()
+    assert counters.covered[link] == pytest.approx(1.0)
+    assert np.isnan(counters.sent_bytes[FABRIC.link_src >= FABRIC.n_nodes]).any()
 
 
 def test_intervals_across_the_ends_count_partly() -> None:
@@ -41,10 +41,10 @@ def test_intervals_across_the_ends_count_partly() -> None:
     )
     # One interval of 40 s, of which the job has the 10 s from 15 s on.
     rows = counted(FABRIC, steady, start_s=-15.0, end_s=25.0, every_s=40.0, stall=0.25)
-    found = joined(FABRIC, rows, steady)
+    counters = joined(FABRIC, rows, steady)
     link = egress(FABRIC, 0)
-    assert found.sent_bytes[link] == pytest.approx(10e9, rel=0.01)
-    assert found.stall[link] == pytest.approx(0.25)
+    assert counters.sent_bytes[link] == pytest.approx(10e9, rel=0.01)
+    assert counters.stall[link] == pytest.approx(0.25)
 
 
 def test_intervals_with_a_reset_are_left_out() -> None:
@@ -59,10 +59,10 @@ def test_intervals_with_a_reset_are_left_out() -> None:
         data_bytes=pl.when(reset).then(0).otherwise("data_bytes").cast(pl.UInt64),
         flags=pl.when(reset).then(low).otherwise(0).cast(pl.UInt32),
     )
-    found = joined(FABRIC, rows, steady)
-    assert found.sent_bytes[link] == pytest.approx(10e9, rel=0.02)
-    assert found.covered[link] < 1
-    assert any("counters of 1 port were reset during the run" in note for note in found.notes)
+    counters = joined(FABRIC, rows, steady)
+    assert counters.sent_bytes[link] == pytest.approx(10e9, rel=0.02)
+    assert counters.covered[link] < 1
+    assert any("counters of 1 port were reset during the run" in note for note in counters.notes)
 
 
 def test_a_partly_counted_link_is_extrapolated_or_unknown() -> None:
@@ -72,9 +72,9 @@ def test_a_partly_counted_link_is_extrapolated_or_unknown() -> None:
     link = egress(FABRIC, 0)
     for end, expected in ((8.0, 10e9), (4.0, float("nan"))):
         rows = counted(FABRIC, steady, start_s=0.0, end_s=end, links=[link])
-        found = joined(FABRIC, rows, steady)
-        assert found.sent_bytes[link] == pytest.approx(expected, rel=0.02, nan_ok=True)
-        assert found.covered[link] == pytest.approx(end / 10, abs=0.02)
+        counters = joined(FABRIC, rows, steady)
+        assert counters.sent_bytes[link] == pytest.approx(expected, rel=0.02, nan_ok=True)
+        assert counters.covered[link] == pytest.approx(end / 10, abs=0.02)
 
 
 @pytest.mark.parametrize("every", [0.1, 1.0])
@@ -90,24 +90,24 @@ def test_a_trace_without_utc_is_located_within_error(every: float, late_s: float
         overhead=1.05,
         error=0.03,
     )
-    found = joined(FABRIC, rows, OWN, origin=None)
+    counters = joined(FABRIC, rows, OWN, origin=None)
     truth = UTC + late_s * 1e9
-    assert abs(found.alignment.zero_ns - truth) <= found.alignment.error_ns
+    assert abs(counters.alignment.zero_ns - truth) <= counters.alignment.error_ns
     # An error that is wide enough for everything says nothing.
-    assert found.alignment.error_ns <= 1.5e9
+    assert counters.alignment.error_ns <= 1.5e9
     assert (
-        "bytes" in found.alignment.source
-        and f"±{found.alignment.error_ns / 1e6:.3g}" in (found.notes[0])
+        "bytes" in counters.alignment.source
+        and f"±{counters.alignment.error_ns / 1e6:.3g}" in (counters.notes[0])
     )
 
 
 @pytest.mark.parametrize("shift_ms", [-25, 0, 8, 30])
 def test_bytes_correct_clocks_that_are_slightly_off(shift_ms: int) -> None:
     rows = counted(FABRIC, OWN, zero_ns=UTC + shift_ms * 10**6, every_s=0.01, error=0.02)
-    found = joined(FABRIC, rows, OWN)
-    assert abs(found.alignment.zero_ns - UTC - shift_ms * 10**6) <= found.alignment.error_ns
-    assert found.alignment.error_ns <= 2 * CLOCK_ERROR_NS
-    assert ("by the bytes sent" in found.alignment.source) == (found.alignment.zero_ns != UTC)
+    counters = joined(FABRIC, rows, OWN)
+    assert abs(counters.alignment.zero_ns - UTC - shift_ms * 10**6) <= counters.alignment.error_ns
+    assert counters.alignment.error_ns <= 2 * CLOCK_ERROR_NS
+    assert ("by the bytes sent" in counters.alignment.source) == (counters.alignment.zero_ns != UTC)
 
 
 def test_a_short_job_may_miss_its_counters() -> None:
@@ -122,8 +122,8 @@ def test_a_short_job_may_miss_its_counters() -> None:
     )
     begin = (rows["time_ns"] - rows["interval_ns"]).min()
     assert begin > UTC + length // 1000  # type: ignore[operator]
-    found = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
-    assert abs(found.alignment.zero_ns - UTC - 12 * 10**6) <= found.alignment.error_ns
+    counters = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
+    assert abs(counters.alignment.zero_ns - UTC - 12 * 10**6) <= counters.alignment.error_ns
     with pytest.raises(JoinError, match="but the counters are from"):
         join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC - 10**9, lossy=False)
 
@@ -131,9 +131,11 @@ def test_a_short_job_may_miss_its_counters() -> None:
 def test_bytes_correct_a_second_and_report_it() -> None:
     short = OWN.of(OWN.start_ps < 1e12)
     rows = counted(FABRIC, short, zero_ns=UTC + 2 * 10**9, start_s=-5.0, end_s=5.0, every_s=0.05)
-    found = join_counters(rows, FABRIC, short, elapsed_ps=10**12, origin_unix_ns=UTC, lossy=False)
-    assert abs(found.alignment.zero_ns - UTC - 2 * 10**9) <= found.alignment.error_ns
-    assert "UTC time is off by +2 s" in found.notes[0]
+    counters = join_counters(
+        rows, FABRIC, short, elapsed_ps=10**12, origin_unix_ns=UTC, lossy=False
+    )
+    assert abs(counters.alignment.zero_ns - UTC - 2 * 10**9) <= counters.alignment.error_ns
+    assert "UTC time is off by +2 s" in counters.notes[0]
 
 
 def test_idle_counters_during_sending_are_refused() -> None:
@@ -181,10 +183,10 @@ def test_counters_of_another_day_or_fabric_are_refused() -> None:
 
 def test_bytes_under_way_spread_over_their_message() -> None:
     edges = np.array([-1.0, 0.0, 2.5e12, 5e12, 10e12, 20e12])
-    one = type(OWN)(
+    message = type(OWN)(
         np.array([0]), np.array([1]), np.array([100.0]), np.array([0.0]), np.array([10e12])
     )
-    np.testing.assert_allclose(sent_bytes(one, edges), [0, 0, 25, 50, 100, 100])
+    np.testing.assert_allclose(sent_bytes(message, edges), [0, 0, 25, 50, 100, 100])
 
 
 @pytest.mark.parametrize(("every_s", "outside"), [(0.001, False), (0.05, True)])
@@ -193,8 +195,8 @@ def test_long_intervals_lie_mostly_outside_the_job(every_s: float, outside: bool
     begins = np.linspace(0.0, 0.8 * length, 40)
     job = type(OWN)(np.zeros(40, np.int64), np.full(40, 5), np.full(40, 1e6), begins, begins + 1e9)
     rows = counted(FABRIC, job, zero_ns=UTC, start_s=-0.1, end_s=0.1, every_s=every_s, error=0.0)
-    found = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
-    assert found.mostly_outside is outside
+    counters = join_counters(rows, FABRIC, job, elapsed_ps=length, origin_unix_ns=UTC, lossy=False)
+    assert counters.mostly_outside is outside
 
 
 @pytest.mark.parametrize("gbps", [0.05, 1.0, 40.0])

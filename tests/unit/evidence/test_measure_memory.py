@@ -34,7 +34,7 @@ def _table(number: list[int], size: list[int]) -> _Table:
 
 def test_narrow_columns_widen_where_values_need_it() -> None:
     table = _table([-1, 2**31 - 1], [0, 2**32 - 1])
-    assert {one.dtype for one in vars(table).values()} == {
+    assert {column.dtype for column in vars(table).values()} == {
         np.dtype(np.int32),
         np.dtype(np.uint32),
         np.dtype(np.int64),

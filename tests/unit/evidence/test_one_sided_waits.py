@@ -140,9 +140,9 @@ def test_recorded_fences_match_across_communicators(
     waits = out.tables["waits"].filter(pl.col("kind") == "wait_barrier")
     pairs = set(zip(waits["rank"].to_list(), waits["partner"].to_list(), strict=True))
     assert pairs <= {(0, 1), (1, 0), (2, 3), (3, 2)}
-    found = rank_timeline(out.tables, windows=3)
-    assert found is not None
-    drawn = dict(zip(found.kinds, found.totals_ps.sum(axis=1).tolist(), strict=True))
+    timeline = rank_timeline(out.tables, windows=3)
+    assert timeline is not None
+    drawn = dict(zip(timeline.kinds, timeline.totals_ps.sum(axis=1).tolist(), strict=True))
     assert drawn.get("one_sided", 0) == 0
 
 
@@ -156,8 +156,8 @@ def test_ranks_with_unequal_fence_counts_are_unmatched(write: Build) -> None:
 def test_the_timeline_has_the_parts_of_the_split(write: Build) -> None:
     for scripts in (fenced(late=None), exposed()):
         tables = measure(written(write, scripts)).tables
-        found = rank_timeline(tables, windows=3)
-        assert found is not None
+        timeline = rank_timeline(tables, windows=3)
+        assert timeline is not None
         sums = dict(
             tables["split"]
             .filter(pl.col("value_ps") > 0)
@@ -165,7 +165,7 @@ def test_the_timeline_has_the_parts_of_the_split(write: Build) -> None:
             .agg(pl.col("value_ps").sum())
             .iter_rows()
         )
-        drawn = dict(zip(found.kinds, found.totals_ps.sum(axis=1).tolist(), strict=True))
+        drawn = dict(zip(timeline.kinds, timeline.totals_ps.sum(axis=1).tolist(), strict=True))
         assert {kind: ps for kind, ps in drawn.items() if ps} == sums
     assert "one_sided" in KINDS
 
@@ -178,6 +178,6 @@ def test_mostly_one_sided_programs_are_not_called_healthy(
     (tmp_path / "net.csv").write_text(
         "src,dst,rate_gbit\n" + "".join(f"n{rank},s,100\n" for rank in range(RANKS))
     )
-    found = diagnose(written(write, scripts), fabric=tmp_path / "net.csv").diagnosis
-    assert found.cause == "undetermined" and "not explained by any cause" in found.headline
-    assert found.not_explained_ps > 0.7 * found.elapsed_ps
+    diagnosis = diagnose(written(write, scripts), fabric=tmp_path / "net.csv").diagnosis
+    assert diagnosis.cause == "undetermined" and "not explained by any cause" in diagnosis.headline
+    assert diagnosis.not_explained_ps > 0.7 * diagnosis.elapsed_ps

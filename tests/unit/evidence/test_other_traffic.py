@@ -22,12 +22,14 @@ OURS = [(a, b, 4e7) for a in (0, 1, 4, 5) for b in (0, 1, 4, 5) if a != b]
 OWN = bursts(OURS, 10.0)
 
 
-def both(one: Sent, two: Sent) -> Sent:
+def both(first: Sent, second: Sent) -> Sent:
     names = ("src_node", "dst_node", "size_bytes", "start_ps", "end_ps")
-    return Sent(*(np.concatenate([getattr(one, n), getattr(two, n)]) for n in names))
+    return Sent(*(np.concatenate([getattr(first, n), getattr(second, n)]) for n in names))
 
 
-def found(everything: Sent, jobs: dict[str, str] | None = None, **options: float) -> OtherTraffic:
+def find_others(
+    everything: Sent, jobs: dict[str, str] | None = None, **options: float
+) -> OtherTraffic:
     counters = joined(FABRIC, counted(FABRIC, everything, **options), OWN)  # type: ignore[arg-type]
     others = find_other_traffic(counters, FABRIC, OWN, jobs, packet_bytes=4096)
     assert others is not None
@@ -36,7 +38,7 @@ def found(everything: Sent, jobs: dict[str, str] | None = None, **options: float
 
 @pytest.mark.parametrize("overhead", [1.0, 1.03, 1.2])
 def test_our_own_bytes_are_nobody_elses(overhead: float) -> None:
-    others = found(OWN, overhead=overhead, error=0.02)
+    others = find_others(OWN, overhead=overhead, error=0.02)
     assert others.sent_bytes == 0 and others.jobs == () and others.messages().is_empty()
     # What headers add to the bytes of the trace is learnt from the ports themselves.
     assert others.own_overhead == pytest.approx(overhead, rel=0.01)
@@ -62,9 +64,9 @@ def test_possible_collective_bytes_belong_to_no_other_job() -> None:
 
 
 def test_counters_of_half_our_bytes_are_named_so() -> None:
-    (note,) = found(OWN, overhead=0.5, error=0.0).notes
+    (note,) = find_others(OWN, overhead=0.5, error=0.0).notes
     assert "counted 50 % of the bytes" in note
-    assert not found(OWN, overhead=1.0, error=0.02).notes
+    assert not find_others(OWN, overhead=1.0, error=0.02).notes
 
 
 def test_bytes_of_other_jobs_are_found_per_job() -> None:
@@ -74,7 +76,7 @@ def test_bytes_of_other_jobs_are_found_per_job() -> None:
     shared = bursts([(1, 5, 5e8)], 10.0, seed=5)
     host = FABRIC.host_name
     jobs = {host[n]: "loud" for n in (2, 3, 8, 9)} | {host[n]: "quiet" for n in (6, 10, 7)}
-    others = found(both(both(OWN, loud), both(quiet, shared)), jobs, overhead=1.04)
+    others = find_others(both(both(OWN, loud), both(quiet, shared)), jobs, overhead=1.04)
     by = {job.job: job for job in others.jobs}
     assert [job.job for job in others.jobs] == ["loud", UNKNOWN, "quiet"]
     for name, sent in (("loud", loud), ("quiet", quiet), (UNKNOWN, shared)):
@@ -88,7 +90,7 @@ def test_gravity_stays_within_jobs_and_excludes_self() -> None:
     jobs = {FABRIC.host_name[n]: "a" if n in (2, 8) else "b" for n in (2, 3, 6, 8, 9, 10)}
     first = bursts([(2, 8, 5e8), (8, 2, 5e8)], 10.0, seed=3)
     second = bursts([(3, 9, 5e8), (9, 6, 5e8)], 10.0, seed=4)
-    messages = found(both(OWN, both(first, second)), jobs).messages()
+    messages = find_others(both(OWN, both(first, second)), jobs).messages()
     pairs = set(messages.select("src_node", "dst_node").iter_rows())
     group = {node: "a" if node in (2, 8) else "b" for node in range(12)}
     assert pairs and all(group[src] == group[dst] and src != dst for src, dst in pairs)
@@ -105,13 +107,13 @@ def test_traffic_comes_when_it_was_counted() -> None:
     late = Sent(
         burst.src_node, burst.dst_node, burst.size_bytes, burst.start_ps + 6e12, burst.end_ps + 6e12
     )
-    times = found(both(OWN, late)).messages()["time_ps"].to_numpy() / 1e12
+    times = find_others(both(OWN, late)).messages()["time_ps"].to_numpy() / 1e12
     assert times.min() >= 5.7 and times.max() <= 8.3
 
 
 def test_bursts_carry_the_same_bytes_at_fewer_instants() -> None:
     burst = bursts([(2, 8, 4e9), (3, 9, 4e9)], 10.0, seed=3)
-    others = found(both(OWN, burst))
+    others = find_others(both(OWN, burst))
     even, four = others.messages(), others.messages(4)
     assert four["size_bytes"].sum() == even["size_bytes"].sum()
     windows = others.flows["start_ps"].n_unique()
@@ -122,7 +124,7 @@ def test_bursts_carry_the_same_bytes_at_fewer_instants() -> None:
 
 
 def test_management_traffic_makes_no_job() -> None:
-    assert found(both(OWN, bursts([(2, 8, 1e6)], 10.0))).messages().is_empty()
+    assert find_others(both(OWN, bursts([(2, 8, 1e6)], 10.0))).messages().is_empty()
 
 
 def test_without_counted_ports_of_hosts_nothing_is_said() -> None:

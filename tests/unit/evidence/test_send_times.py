@@ -185,13 +185,13 @@ def test_the_slow_cable_best_explains_late_sends(
 
     paths = MessagePaths(fabric, forwarded if tables else None)
     slow = slow_host(prepared, 5).link
-    found = late_sends(profile, alone, paths)
-    assert found[0] == min(slow, int(fabric.link_reverse[slow]))
+    late_links = late_sends(profile, alone, paths)
+    assert late_links[0] == min(slow, int(fabric.link_reverse[slow]))
     assert (len(asked) > 0) is tables
     # Nothing is late compared with itself.
     same = SendTimes(profile).to(alone)
     assert same is not None and late_sends(same.profile, alone, paths) == []
     # Cables that stalls point to come first, then these, then all others in use, once each.
     suspects = cable_suspects(profile, alone, [0], paths, 100)
-    assert suspects[1] == found[0] and len(set(suspects)) == len(suspects) > len(found)
+    assert suspects[1] == late_links[0] and len(set(suspects)) == len(suspects) > len(late_links)
     assert cable_suspects(None, alone, [], paths, 3) == carrying_cables(alone, fabric)[:3].tolist()

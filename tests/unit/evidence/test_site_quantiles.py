@@ -11,13 +11,13 @@ def test_site_quantiles_are_those_of_its_repetitions() -> None:
     rng = np.random.default_rng(3)
     site = rng.integers(0, 7, 500)
     ps = rng.exponential(1e6, 500)
-    found = site_quantiles(site, ps, 7)
-    wanted = np.array([np.quantile(ps[site == one], QUANTILES) for one in range(7)])
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    quantiles = site_quantiles(site, ps, 7)
+    wanted = np.array([np.quantile(ps[site == number], QUANTILES) for number in range(7)])
+    np.testing.assert_allclose(quantiles, wanted, rtol=1e-12)
 
 
 def test_a_single_repetition_is_every_quantile() -> None:
-    found = site_quantiles(np.array([2]), np.array([5.0]), 4)
-    assert found[2].tolist() == [5.0] * len(QUANTILES)
-    assert not found[[0, 1, 3]].any()
+    quantiles = site_quantiles(np.array([2]), np.array([5.0]), 4)
+    assert quantiles[2].tolist() == [5.0] * len(QUANTILES)
+    assert not quantiles[[0, 1, 3]].any()
     assert site_quantiles(np.zeros(0, np.int64), np.zeros(0), 0).shape == (0, len(QUANTILES))

@@ -84,9 +84,9 @@ def test_each_node_sends_and_receives_what_was_counted() -> None:
     sent = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0, 0.0]) * 1e9
     received = np.zeros(N)
     received[[0, 6, 7]] = 2e9, 12e9, 7e9
-    found = gravity(sent, received, np.ones(N, np.bool_))
-    assert found is not None
-    assert (found.src.tolist(), found.dst.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 6, 7])
-    assert found.share.sum(axis=1) == pytest.approx(sent[:6] / 21e9, rel=0.01)
-    assert found.share.sum(axis=0) == pytest.approx(received[[0, 6, 7]] / 21e9, rel=0.01)
-    assert found.share[0, 0] == 0.0
+    matrix = gravity(sent, received, np.ones(N, np.bool_))
+    assert matrix is not None
+    assert (matrix.src.tolist(), matrix.dst.tolist()) == ([0, 1, 2, 3, 4, 5], [0, 6, 7])
+    assert matrix.share.sum(axis=1) == pytest.approx(sent[:6] / 21e9, rel=0.01)
+    assert matrix.share.sum(axis=0) == pytest.approx(received[[0, 6, 7]] / 21e9, rel=0.01)
+    assert matrix.share[0, 0] == 0.0

@@ -44,8 +44,8 @@ def test_places_without_a_path_have_user_names() -> None:
     routing = _core.NetworkRouting.of_network(network_of(fabric))
     with pytest.raises(FabricError) as caught, translate_core_error("[engine]", fabric=fabric):
         routing.path(0, 3, 0, 0)
-    one, other = fabric.switch_name[:2]
-    assert f"no path from switch {one!r} to switch {other!r}" in caught.value.message
+    first, other = fabric.switch_name[:2]
+    assert f"no path from switch {first!r} to switch {other!r}" in caught.value.message
     assert caught.value.remedy is not None and "cables" in caught.value.remedy
 
 

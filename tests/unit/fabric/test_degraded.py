@@ -69,22 +69,22 @@ def test_a_cable_given_twice_is_refused() -> None:
 
 
 def test_healthy_undoes_slow() -> None:
-    given = prepare(scenario([{"cable": "leaf00[9]", "rate": "10 Gb/s"}]))
+    degraded = prepare(scenario([{"cable": "leaf00[9]", "rate": "10 Gb/s"}]))
     well = prepare(scenario([]))
-    link = int(np.flatnonzero(given.fabric.link_gbps < 100)[0])
-    healthy = make_evaluate(given)(Change(network="healthy")).elapsed_ps
+    link = int(np.flatnonzero(degraded.fabric.link_gbps < 100)[0])
+    healthy = make_evaluate(degraded)(Change(network="healthy")).elapsed_ps
     assert healthy == make_evaluate(well)(Change()).elapsed_ps
     slow = make_evaluate(well)(Change(slow=(SlowLink(link, 10.0),))).elapsed_ps
-    assert slow == make_evaluate(given)(Change()).elapsed_ps > healthy
-    star = make_evaluate(given)(Change(network="star")).elapsed_ps
+    assert slow == make_evaluate(degraded)(Change()).elapsed_ps > healthy
+    star = make_evaluate(degraded)(Change(network="star")).elapsed_ps
     assert star == make_evaluate(well)(Change(network="star")).elapsed_ps
 
 
 def test_a_hidden_slow_cable_is_found_with_rate() -> None:
     run = simulate(scenario([{"cable": "leaf01[12]", "rate": "20 Gb/s"}]))
-    known = prepare(scenario([]))
+    prepared = prepare(scenario([]))
     diagnosis = diagnose_cause(
-        Run(known.scenario, run.tables, run.summary), make_evaluate(known), seeds=1
+        Run(prepared.scenario, run.tables, run.summary), make_evaluate(prepared), seeds=1
     )
     assert diagnosis.cause == "slow-link" and diagnosis.basis == "hypothesis"
     assert "leaf01[12]" in diagnosis.headline or "→ leaf01" in diagnosis.headline
@@ -119,9 +119,9 @@ def test_jobs_nobody_knows_of_are_no_slow_cable() -> None:
     }
     data = {"fabric": {"fat_tree": {**TREE, "aggregation": 4}}, "job": [mine, noise]}
     run = simulate(parse(data))
-    known = prepare(parse({**data, "job": [mine]}))
+    prepared = prepare(parse({**data, "job": [mine]}))
     diagnosis = diagnose_cause(
-        Run(known.scenario, run.tables, run.summary), make_evaluate(known), seeds=1
+        Run(prepared.scenario, run.tables, run.summary), make_evaluate(prepared), seeds=1
     )
     assert diagnosis.cause == "other-traffic"
 

@@ -49,9 +49,9 @@ def test_directed_links_with_rates_of_each_direction(tmp_path: Path) -> None:
     fabric = read(tmp_path, DIRECTED)
     assert (fabric.host_name, fabric.switch_name) == (["h0", "h1"], ["l0", "l1", "s0"])
     assert fabric.switch_tier.tolist() == [0, 0, 1]
-    found = rates(fabric)
-    assert found["l0[s0] → s0[l0]"] == pytest.approx(0.04)
-    assert found["s0[l0] → l0[s0]"] == pytest.approx(0.03)
+    gbps = rates(fabric)
+    assert gbps["l0[s0] → s0[l0]"] == pytest.approx(0.04)
+    assert gbps["s0[l0] → l0[s0]"] == pytest.approx(0.03)
     assert fabric.notes[0] == (
         "lossy network: queues drop packets beyond 400,000 B; the model has back-pressure "
         "instead of drops"
@@ -73,10 +73,10 @@ def test_names_and_identifiers_follow_their_links(tmp_path: Path) -> None:
 
 def test_a_cable_takes_one_line_with_inventory_names(tmp_path: Path) -> None:
     fabric = read(tmp_path, CABLES)
-    found = rates(fabric)
+    gbps = rates(fabric)
     assert fabric.host_name == ["n1", "n2", "n3"]
-    assert found["leaf1[swp31] → spine[1]"] == found["spine[2] → leaf1[swp32]"] == 100.0
-    assert found["n2[eth0] → leaf1[swp10]"] == found["leaf2[swp1] → n3[eth0]"] == 25.0
+    assert gbps["leaf1[swp31] → spine[1]"] == gbps["spine[2] → leaf1[swp32]"] == 100.0
+    assert gbps["n2[eth0] → leaf1[swp10]"] == gbps["leaf2[swp1] → n3[eth0]"] == 25.0
     # swp10 comes after swp2; interfaces that are numbers are the ports' numbers.
     port = {fabric.link_name(i): int(fabric.link_src_port[i]) for i in range(fabric.n_links)}
     assert port["leaf1[swp2] → n1[eth0]"] == 1 and port["leaf1[swp10] → n2[eth0]"] == 2

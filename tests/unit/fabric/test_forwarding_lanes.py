@@ -57,9 +57,9 @@ def files(tmp_path: Path) -> Path:
 
 
 def _all_to_all(folder: Path) -> Scenario:
-    given = {"file": str(folder / "fabric.txt"), "forwarding": str(folder / "lfts.txt")}
+    network_files = {"file": str(folder / "fabric.txt"), "forwarding": str(folder / "lfts.txt")}
     job = {"pattern": {"kind": "alltoall", "ranks": 40, "size": "16 KiB"}}
-    return parse_scenario({"fabric": given, "job": [job], "engine": {"buffer": "8 KiB"}})
+    return parse_scenario({"fabric": network_files, "job": [job], "engine": {"buffer": "8 KiB"}})
 
 
 def test_paths_follow_tables_on_two_lanes() -> None:
@@ -84,12 +84,12 @@ def test_lanes_do_not_depend_on_rates() -> None:
     fabric, forward = minimal_tables()
     first = forwarding_network(fabric, forward)
     slower = replace(fabric, link_gbps=fabric.link_gbps / 2)
-    ways = [
+    routings = [
         _core.NetworkRouting.of_network(forwarding_network(slower, forward, like))
         for like in (None, first, network_of(fabric))
     ]
     for node in range(1, fabric.n_nodes):
-        alone, *others = (way.path(0, node, 0, 0) for way in ways)
+        alone, *others = (way.path(0, node, 0, 0) for way in routings)
         assert others == [alone, alone]
 
 
@@ -126,8 +126,8 @@ def test_a_measured_run_on_dragonfly_tables_is_diagnosed(
     for turn in range(3):
         begin = turn * 200_000 + 100_000
         for rank, script in enumerate(scripts):
-            one, other = (begin, begin + 20_000), (begin + 20_000, begin + 40_000)
-            first, second = (one, other) if rank % 2 == 0 else (other, one)
+            earlier, other = (begin, begin + 20_000), (begin + 20_000, begin + 40_000)
+            first, second = (earlier, other) if rank % 2 == 0 else (other, earlier)
             script += sorted(
                 [
                     *send(*first, to=rank ^ 1, size=1 << 16),
@@ -138,8 +138,10 @@ def test_a_measured_run_on_dragonfly_tables_is_diagnosed(
             script += collective(begin + 40_000, begin + 45_000)
     trace = writing(files)(scripts, hosts=[fabric.node_name[node] for node in ranks])
     out = files / "out"
-    given = ["--fabric", str(files / "fabric.txt"), "--forwarding", str(files / "lfts.txt")]
-    code = tailback(["diagnose", str(trace), *given, "--seeds", "1", "--quiet", "--out", str(out)])
+    network = ["--fabric", str(files / "fabric.txt"), "--forwarding", str(files / "lfts.txt")]
+    code = tailback(
+        ["diagnose", str(trace), *network, "--seeds", "1", "--quiet", "--out", str(out)]
+    )
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err
     assert "VERDICT" in captured.out

@@ -68,18 +68,18 @@ def rate(fabric: Fabric, a: str, b: str) -> float:
     names = fabric.node_name + fabric.switch_name
     ends = {names.index(a), names.index(b)}
     pairs = zip(fabric.link_src, fabric.link_dst, fabric.link_gbps, strict=True)
-    found = {float(gbps) for src, dst, gbps in pairs if {int(src), int(dst)} == ends}
-    assert len(found) == 1
-    return found.pop()
+    rates = {float(gbps) for src, dst, gbps in pairs if {int(src), int(dst)} == ends}
+    assert len(rates) == 1
+    return rates.pop()
 
 
 def test_a_system_belongs_to_the_following_block() -> None:
     """Boards of a director share it: an own one of 0 is none, nor is that of the block before."""
-    found = BlockFormat().parse(
+    subnet = BlockFormat().parse(
         'sysimgguid=0x00a1\nSwitch 36 "S-01" # "a"\nSwitch 36 "S-02" # "b"\n'
         'sysimgguid=0x0\nSwitch 36 "S-03" # "c"\nsysimgguid=0xa1\nSwitch 36 "S-04" # "d"\n'
     )
-    assert [device.chassis for device in found.devices.values()] == ["a1", None, None, "a1"]
+    assert [device.chassis for device in subnet.devices.values()] == ["a1", None, None, "a1"]
 
 
 def test_an_untold_speed_is_the_slower_common_one(
@@ -124,8 +124,8 @@ def test_rates_after_line_coding(speed: str, four_lanes: float) -> None:
 def test_every_known_width_and_speed_has_a_rate() -> None:
     for width, lanes in WIDTHS.items():
         for speed in LANE_SIGNAL_GBPS:
-            one = data_rate_gbps("1x", speed)
-            assert one and data_rate_gbps(width, speed) == pytest.approx(one * lanes)
+            lane_gbps = data_rate_gbps("1x", speed)
+            assert lane_gbps and data_rate_gbps(width, speed) == pytest.approx(lane_gbps * lanes)
     assert data_rate_gbps("4x", "???") is None
     assert data_rate_gbps("3x", "EDR") is None
 

@@ -36,18 +36,18 @@ def _tables(tmp_path: Path, text: str) -> Path:
 def _all_to_all(ranks: int, lfts: Path) -> Scenario:
     """Everybody to everybody by these tables, beside which the fabric's file is."""
     job = {"pattern": {"kind": "alltoall", "ranks": ranks, "size": "4 KiB"}}
-    given = {"file": str(lfts.parent / "fabric.txt"), "forwarding": str(lfts)}
-    return parse({"fabric": given, "job": [job]})
+    files = {"file": str(lfts.parent / "fabric.txt"), "forwarding": str(lfts)}
+    return parse({"fabric": files, "job": [job]})
 
 
 def test_tables_say_which_of_two_cables(fabric: Fabric, tmp_path: Path) -> None:
-    found = forwarding(fabric, read_lfts(_tables(tmp_path, LEFT + RIGHT)))
-    assert found.notes == []
-    assert found.node_lid.tolist() == [3, 4, 5]
+    tables = forwarding(fabric, read_lfts(_tables(tmp_path, LEFT + RIGHT)))
+    assert tables.notes == []
+    assert tables.node_lid.tolist() == [3, 4, 5]
     left, right = fabric.switch_name.index("left"), fabric.switch_name.index("right")
-    assert fabric.link_name(int(found.link[left, 2])) == "left[4] → right[4]"
-    assert fabric.link_name(int(found.link[right, 0])) == "right[3] → left[3]"
-    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
+    assert fabric.link_name(int(tables.link[left, 2])) == "left[4] → right[4]"
+    assert fabric.link_name(int(tables.link[right, 0])) == "right[3] → left[3]"
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, tables.link))
     require_deadlock_free(fabric, routing)
     assert [fabric.link_name(link) for link, _ in routing.path(2, 1, 0, 0)] == [
         "right[4] → left[4]"
@@ -55,13 +55,13 @@ def test_tables_say_which_of_two_cables(fabric: Fabric, tmp_path: Path) -> None:
 
 
 def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_path: Path) -> None:
-    found = forwarding(fabric, read_lfts(_tables(tmp_path, LEFT)))
-    assert any("without a forwarding table" in note and "right" in note for note in found.notes)
+    tables = forwarding(fabric, read_lfts(_tables(tmp_path, LEFT)))
+    assert any("without a forwarding table" in note and "right" in note for note in tables.notes)
     right = fabric.switch_name.index("right")
-    assert (found.link[right] == NO_ENTRY).all()
+    assert (tables.link[right] == NO_ENTRY).all()
     # No table of its own switch leads to node c: its name does.
-    assert found.node_lid.tolist() == [3, 4, 5]
-    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
+    assert tables.node_lid.tolist() == [3, 4, 5]
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, tables.link))
     assert len(routing.path(0, 2, 0, 0)) == 1
     with pytest.raises(ValueError, match="not connected"):
         routing.path(2, 0, 0, 0)
@@ -69,8 +69,8 @@ def test_a_missing_table_leaves_its_switch_without_routes(fabric: Fabric, tmp_pa
 
 def test_a_table_ending_elsewhere_is_no_route(fabric: Fabric, tmp_path: Path) -> None:
     text = LEFT.replace("0x0005 004", "0x0005 002") + RIGHT
-    found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
-    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
+    tables = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, tables.link))
     with pytest.raises(ValueError, match="not connected"):
         routing.path(0, 2, 0, 0)
 
@@ -89,8 +89,8 @@ def test_circles_are_refused() -> None:
 
 
 def test_a_byte_order_mark_belongs_to_no_table(fabric: Fabric, tmp_path: Path) -> None:
-    found = forwarding(fabric, read_lfts(_tables(tmp_path, "\ufeff" + LEFT + RIGHT)))
-    assert found.notes == [] and found.node_lid.tolist() == [3, 4, 5]
+    tables = forwarding(fabric, read_lfts(_tables(tmp_path, "\ufeff" + LEFT + RIGHT)))
+    assert tables.notes == [] and tables.node_lid.tolist() == [3, 4, 5]
 
 
 def test_tables_that_do_not_arrive_are_named(fabric: Fabric, tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_rates_over_broken_tables_name_both_ends(fabric: Fabric, tmp_path: Path)
 def test_the_node_name_decides_between_disagreeing_tables(fabric: Fabric, tmp_path: Path) -> None:
     """The left switch leads LID 5 to its own host a, the right one to c, whose label it bears."""
     text = LEFT.replace("0x0005 004", "0x0005 001") + RIGHT
-    found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
-    lid = dict(zip(fabric.node_name, found.node_lid.tolist(), strict=True))
+    tables = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    lid = dict(zip(fabric.node_name, tables.node_lid.tolist(), strict=True))
     assert {name.split()[0]: number for name, number in lid.items()} == {"a": 3, "b": 4, "c": 5}
 
 
@@ -130,8 +130,8 @@ def test_port_guids_distinguish_hosts_of_one_name(tmp_path: Path) -> None:
     twins = in_port_order(read_fabric(file))
     text = RIGHT.replace("a HCA-1", "twin").replace("b HCA-1", "twin")
     text = text.replace("0000000021", "0000000022")
-    found = forwarding(twins, read_lfts(_tables(tmp_path, text)))
-    lid = dict(zip(twins.node_name, found.node_lid.tolist(), strict=True))
+    tables = forwarding(twins, read_lfts(_tables(tmp_path, text)))
+    lid = dict(zip(twins.node_name, tables.node_lid.tolist(), strict=True))
     assert lid["twin 0x0000000000000010"] == 3 and lid["twin 0x0000000000000020"] == 4
 
 
@@ -168,8 +168,8 @@ def test_lmc_unreachable_and_tool_errors_are_noted(fabric: Fabric, tmp_path: Pat
         "0x0008 009 : (Channel Adapter portguid 0x98: 'away')\n5 valid",
     )
     text += RIGHT + "/usr/sbin/ibroute: iberror: failed: dump tables\n" + LEFT
-    found = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
-    said = "\n".join(found.notes)
+    tables = forwarding(fabric, read_lfts(_tables(tmp_path, text)))
+    notes = "\n".join(tables.notes)
     for part in (
         "LMC",
         "without a port",
@@ -177,7 +177,7 @@ def test_lmc_unreachable_and_tool_errors_are_noted(fabric: Fabric, tmp_path: Pat
         "more than once",
         "not nodes of the fabric",
     ):
-        assert part in said, said
+        assert part in notes, notes
 
 
 @pytest.mark.parametrize(
@@ -212,14 +212,14 @@ def test_real_tables_lead_everybody_everywhere(site: str, nodes: int, switches: 
     folder = real(f"netloc/{site}/ib-raw")
     fabric = in_port_order(read_fabric(next(folder.glob("ib-subnet*"))))
     tables = read_lfts(next(folder.glob("ibroutes*")))
-    found = forwarding(fabric, tables)
+    routes = forwarding(fabric, tables)
     assert len(tables.switches) == fabric.n_switches == switches
-    assert (found.node_lid > 0).sum() == fabric.n_nodes == nodes
-    assert (found.link != NO_ENTRY).all()
+    assert (routes.node_lid > 0).sum() == fabric.n_nodes == nodes
+    assert (routes.link != NO_ENTRY).all()
     # What the tables deliver by cable agrees with what they say by name.
-    for node, lid in enumerate(found.node_lid.tolist()):
+    for node, lid in enumerate(routes.node_lid.tolist()):
         assert tables.owner[lid][0] in fabric.node_name[node]
-    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, found.link))
+    routing = _core.NetworkRouting.of_network(forwarding_network(fabric, routes.link))
     require_deadlock_free(fabric, routing)
     source = np.arange(nodes)
     for node in range(0, nodes, 7):

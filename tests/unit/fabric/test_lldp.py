@@ -104,7 +104,7 @@ def test_rates_below_a_gigabit_are_in_megabits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (output(host("swp1", "n1"), host("swp2", "n2")), "does not say which device"),
         (TREE[:400], "cannot be read"),
@@ -116,10 +116,10 @@ def test_rates_below_a_gigabit_are_in_megabits(tmp_path: Path) -> None:
         ("LocalPort    RemoteDevice    RemotePortID\n", "SONiC's LLDP table"),
     ],
 )
-def test_what_cannot_be_a_fabric_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(FabricError, match=said) as got:
+def test_what_cannot_be_a_fabric_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FabricError, match=message) as caught:
         read(tmp_path, text)
-    assert got.value.file == tmp_path / "fabric.txt" and got.value.remedy
+    assert caught.value.file == tmp_path / "fabric.txt" and caught.value.remedy
 
 
 def test_a_truncated_file_is_read_or_refused(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def test_fluid_flows_take_paths_of_packets(margin: int) -> None:
         assert all(a[1] == b[0] for a, b in pairwise(steps))
         node = steps[-1][1]
         for src, dst in steps[1:-1]:
-            found, state, lane = routing.next(src - fabric.n_nodes, node, NO_DETOUR, 0)
-            assert dst in fabric.link_dst[found].tolist()
+            next_links, state, lane = routing.next(src - fabric.n_nodes, node, NO_DETOUR, 0)
+            assert dst in fabric.link_dst[next_links].tolist()
             assert (state, lane) == (0, 0)
             on_peer_links += int(fabric.vertex_tier[src] == fabric.vertex_tier[dst])
     assert on_peer_links > 0

@@ -22,7 +22,7 @@ SELENE = "selene/selene.compute.txt"
 
 def ufm_ports(text: str) -> list[dict[str, str]]:
     """The ports of a discovery as UFM returns them."""
-    found = BlockFormat().parse(text)
+    subnet = BlockFormat().parse(text)
     speeds = {
         data_rate_gbps(f"{width}x", speed): (f"IB_{width}x", speed)
         for width in (1, 2, 4)
@@ -30,7 +30,7 @@ def ufm_ports(text: str) -> list[dict[str, str]]:
     }
 
     def end(key: str, port: int, prefix: str, name: str) -> dict[str, str]:
-        device: Device = found.devices[key]
+        device: Device = subnet.devices[key]
         switch = device.kind is Kind.SWITCH
         return {
             name: f"{key.partition('-')[2]}_{port}",
@@ -39,10 +39,10 @@ def ufm_ports(text: str) -> list[dict[str, str]]:
         }
 
     return [
-        end(one.key, one.port, "", "name")
-        | end(one.peer, one.peer_port, "peer_", "peer")
-        | dict(zip(("active_width", "active_speed"), speeds[one.gbps], strict=True))
-        for one in found.ends
+        end(cable.key, cable.port, "", "name")
+        | end(cable.peer, cable.peer_port, "peer_", "peer")
+        | dict(zip(("active_width", "active_speed"), speeds[cable.gbps], strict=True))
+        for cable in subnet.ends
     ]
 
 

@@ -29,8 +29,8 @@ def test_hosts_switches_cables_and_rates_add_up(
 ) -> None:
     fabric = sample.read(tmp_path)
     fabric.check()
-    found = (fabric.n_hosts, fabric.n_switches, fabric.n_links)
-    assert found == (sample.hosts, sample.switches, 2 * sample.cables)
+    counts = (fabric.n_hosts, fabric.n_switches, fabric.n_links)
+    assert counts == (sample.hosts, sample.switches, 2 * sample.cables)
     assert fabric.link_gbps.sum() == pytest.approx(sample.gbps)
     ends = set(zip(fabric.link_src.tolist(), fabric.link_src_port.tolist(), strict=True))
     assert len(ends) == fabric.n_links, "two links leave one port"
@@ -50,12 +50,12 @@ def test_a_truncated_file_is_read_or_refused(
 
 @pytest.mark.parametrize(("name", "sample"), ALL)
 def test_a_damaged_file_gives_no_traceback(name: str, sample: FabricSample, tmp_path: Path) -> None:
-    whole = sample.text.encode()
+    contents = sample.text.encode()
     generator = np.random.default_rng(11)
     file = tmp_path / "network"
     for _ in range(300):
-        damaged = bytearray(whole)
-        for at in generator.integers(0, len(whole), 3):
+        damaged = bytearray(contents)
+        for at in generator.integers(0, len(contents), 3):
             damaged[at] = generator.integers(0, 256)
         file.write_bytes(damaged)
         try:
@@ -68,11 +68,11 @@ def test_a_damaged_file_gives_no_traceback(name: str, sample: FabricSample, tmp_
 def test_a_rate_is_taken_if_the_file_lacks(name: str, sample: FabricSample, tmp_path: Path) -> None:
     (tmp_path / "network").write_text(sample.text)
     if sample.cable_gbps is None:
-        with pytest.raises(FabricError, match=r"the file states that of every link") as got:
+        with pytest.raises(FabricError, match=r"the file states that of every link") as caught:
             read_fabric(tmp_path / "network", cable_gbps=10)
     else:
-        with pytest.raises(FabricError, match="no line states the speed of a link") as got:
+        with pytest.raises(FabricError, match="no line states the speed of a link") as caught:
             read_fabric(tmp_path / "network")
-        assert got.value.remedy is not None and "cable_rate=" in got.value.remedy
+        assert caught.value.remedy is not None and "cable_rate=" in caught.value.remedy
         assert set(sample.read(tmp_path).link_gbps) == {sample.cable_gbps}
-    assert got.value.file == tmp_path / "network"
+    assert caught.value.file == tmp_path / "network"

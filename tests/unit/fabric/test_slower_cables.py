@@ -236,10 +236,10 @@ def scenario(folder: Path, cables: Cables) -> dict[str, Any]:
 
 def test_stated_slow_cable_is_no_other_traffic(tmp_path: Path) -> None:
     cables = cable_tree(leaves=2, spines=1, parallel=4)
-    given = diagnose(scenario(tmp_path, with_rate(cables, 10, 1)), methods=["block"], seeds=1)
-    assert given.cause == "slow-link" and "leaf0[p1] → spine0[q1]" in given.headline
-    assert {finding.cause for finding in given.findings} == {"slow-link"}
-    assert any("slower than its parallel ones" in note for note in given.warnings)
+    diagnosis = diagnose(scenario(tmp_path, with_rate(cables, 10, 1)), methods=["block"], seeds=1)
+    assert diagnosis.cause == "slow-link" and "leaf0[p1] → spine0[q1]" in diagnosis.headline
+    assert {finding.cause for finding in diagnosis.findings} == {"slow-link"}
+    assert any("slower than its parallel ones" in note for note in diagnosis.warnings)
     well = diagnose(scenario(tmp_path, cables), methods=["block"], seeds=1)
     assert well.cause not in ("slow-link", "other-traffic")
 

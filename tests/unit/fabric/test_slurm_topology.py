@@ -35,9 +35,9 @@ def test_both_forms_describe_the_same_network(text: str, tmp_path: Path) -> None
     assert fabric.switch_name == ["leaf1", "leaf2", "spine1", "spine2"]
     assert fabric.switch_tier.tolist() == [0, 0, 1, 1]
     assert set(fabric.link_gbps) == {200}
-    found = cables(fabric)
-    assert found["cn01", "leaf1"] == found["cn04", "leaf2"] == 1
-    assert found["leaf1", "spine1"] == found["leaf1", "spine2"] == 1
+    n_cables = cables(fabric)
+    assert n_cables["cn01", "leaf1"] == n_cables["cn04", "leaf2"] == 1
+    assert n_cables["leaf1", "spine1"] == n_cables["leaf1", "spine2"] == 1
     assert "numbers of cables are not in the file: 8 assumed" in fabric.notes[0]
 
 
@@ -47,12 +47,16 @@ def test_uplinks_are_downlinks_divided_by_the_taper(tmp_path: Path) -> None:
         "SwitchName=mid Switches=leaf[1-2]\nSwitchName=leaf3 Nodes=n[37-40]\n"
         "SwitchName=top1 Switches=mid,leaf3\nSwitchName=top2 Switches=mid,leaf3\n"
     )
-    found = cables(read(tmp_path, text))
-    assert (found["leaf1", "mid"], found["mid", "top1"], found["mid", "top2"]) == (18, 18, 18)
+    n_cables = cables(read(tmp_path, text))
+    assert (n_cables["leaf1", "mid"], n_cables["mid", "top1"], n_cables["mid", "top2"]) == (
+        18,
+        18,
+        18,
+    )
     fabric = read(tmp_path, text, taper=4)
-    found = cables(fabric)
-    assert (found["leaf1", "mid"], found["mid", "top1"] + found["mid", "top2"]) == (5, 3)
-    assert found["leaf3", "top1"] == found["leaf3", "top2"] == 1
+    n_cables = cables(fabric)
+    assert (n_cables["leaf1", "mid"], n_cables["mid", "top1"] + n_cables["mid", "top2"]) == (5, 3)
+    assert n_cables["leaf3", "top1"] == n_cables["leaf3", "top2"] == 1
     # Level by level as stated, though a leaf is cabled to the top.
     assert fabric.switch_tier.tolist() == [0, 0, 0, 1, 2, 2]
     assert fabric.switch_pod.tolist() == [0, 0, 1, 0, -1, -1]
@@ -61,10 +65,10 @@ def test_uplinks_are_downlinks_divided_by_the_taper(tmp_path: Path) -> None:
 
 def test_odd_cables_are_spread_over_the_switches_above(tmp_path: Path) -> None:
     leaves = "".join(f"SwitchName=l{i} Nodes=n{i}[1-3]\n" for i in range(8))
-    found = cables(
+    n_cables = cables(
         read(tmp_path, leaves + "SwitchName=a Switches=l[0-7]\nSwitchName=b Switches=l[0-7]\n")
     )
-    above = {name: sum(found[f"l{i}", name] for i in range(8)) for name in "ab"}
+    above = {name: sum(n_cables[f"l{i}", name] for i in range(8)) for name in "ab"}
     assert above == {"a": 12, "b": 12}
 
 
@@ -136,7 +140,7 @@ TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "place"),
+    ("text", "message", "place"),
     [
         ("SwitchName=a Nodes=n[1-", "unmatched bracket", "line 1"),
         ("SwitchName=a Nodes=n[3-1]", "runs backwards", "line 1"),
@@ -173,20 +177,20 @@ TREE = "- topology: t\n  tree:\n    switches:\n      - switch: a\n"
     ],
 )
 def test_mistakes_are_refused_with_line_and_remedy(
-    text: str, said: str, place: str | None, tmp_path: Path
+    text: str, message: str, place: str | None, tmp_path: Path
 ) -> None:
-    with pytest.raises(FabricError, match=said) as got:
+    with pytest.raises(FabricError, match=message) as caught:
         read(tmp_path, text)
-    assert got.value.file == tmp_path / "topology" and got.value.remedy
-    assert place is None or got.value.place == place
-    assert len(str(got.value)) < 600
+    assert caught.value.file == tmp_path / "topology" and caught.value.remedy
+    assert place is None or caught.value.place == place
+    assert len(str(caught.value)) < 600
 
 
 def test_too_many_hosts_are_refused_before_allocation(tmp_path: Path) -> None:
     text = "".join(f"SwitchName=s{i} Nodes=n[1-500000]\n" for i in range(3))
-    with pytest.raises(FabricError, match="more than") as got:
+    with pytest.raises(FabricError, match="more than") as caught:
         read(tmp_path, text)
-    assert got.value.remedy
+    assert caught.value.remedy
 
 
 def test_a_taper_is_refused_where_cables_are_listed(tmp_path: Path) -> None:

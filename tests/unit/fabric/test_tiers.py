@@ -41,17 +41,17 @@ class Tree:
             order = list(range(len(self.tier)))
             random.Random(seed).shuffle(order)
             place = {old: new for new, old in enumerate(order)}
-            found = find_tiers(
+            tiers = find_tiers(
                 [(place[b], place[a]) for a, b in self.cables],
                 [self.hosts[old] for old in order],
                 None if names is None else [names[old] for old in order],
             )
-            assert [int(found.tier[place[s]]) for s in range(len(order))] == self.tier
-            pods = [int(found.pod[place[s]]) for s in range(len(order))]
+            assert [int(tiers.tier[place[s]]) for s in range(len(order))] == self.tier
+            pods = [int(tiers.pod[place[s]]) for s in range(len(order))]
             match = set(zip(pods, self.pod, strict=True))
             assert len(match) == len({a for a, _ in match}) == len({b for _, b in match})
             assert all((a == -1) == (b == -1) for a, b in match)
-            notes = found.notes
+            notes = tiers.notes
         return notes
 
 
@@ -64,9 +64,9 @@ def test_plain_trees(pods: int, leaves: int, spines: int, cores: int, hosts: int
 
 
 def test_two_tiers_make_every_leaf_a_pod() -> None:
-    found = find_tiers([(leaf, spine) for leaf in (0, 1, 2) for spine in (3, 4)], [9, 9, 9, 0, 0])
-    assert found.tier.tolist() == [0, 0, 0, 1, 1]
-    assert found.pod.tolist() == [0, 1, 2, -1, -1]
+    tiers = find_tiers([(leaf, spine) for leaf in (0, 1, 2) for spine in (3, 4)], [9, 9, 9, 0, 0])
+    assert tiers.tier.tolist() == [0, 0, 0, 1, 1]
+    assert tiers.pod.tolist() == [0, 1, 2, -1, -1]
 
 
 @pytest.mark.parametrize("hosts", [1, 4, 10])
@@ -138,9 +138,9 @@ def test_a_direct_network_is_one_tier() -> None:
     hosts = [16] * side**2
     hosts[7] = 1
     hosts[8] = 9
-    found = find_tiers(ring, hosts)
-    assert set(found.tier.tolist()) == {0}
-    assert set(found.pod.tolist()) == {-1}
+    tiers = find_tiers(ring, hosts)
+    assert set(tiers.tier.tolist()) == {0}
+    assert set(tiers.pod.tolist()) == {-1}
 
 
 def test_two_switches_joined_are_both_leaves() -> None:
@@ -160,21 +160,21 @@ def test_boards_of_a_director() -> None:
 
 
 def test_boards_without_two_sides_are_left_alone() -> None:
-    found = find_tiers([(0, 1), (1, 2), (2, 0)], [5, 5, 5], None, ["ab"] * 3)
-    assert found.tier.tolist() == [0, 0, 0]
+    tiers = find_tiers([(0, 1), (1, 2), (2, 0)], [5, 5, 5], None, ["ab"] * 3)
+    assert tiers.tier.tolist() == [0, 0, 0]
 
 
 def test_islands_have_tiers_of_their_own() -> None:
     tree = Tree(2, 4, 2, 4, 8)
     count = len(tree.tier)
-    found = find_tiers(
+    tiers = find_tiers(
         [*tree.cables, (count, count + 2), (count + 1, count + 2)], [*tree.hosts, 2, 2, 0, 0]
     )
-    assert found.tier.tolist() == [*tree.tier, 0, 0, 1, 0]
-    assert found.pod.tolist()[-4:-2] == [2, 3]
-    assert found.pod.tolist()[-2:] == [-1, -1]
+    assert tiers.tier.tolist() == [*tree.tier, 0, 0, 1, 0]
+    assert tiers.pod.tolist()[-4:-2] == [2, 3]
+    assert tiers.pod.tolist()[-2:] == [-1, -1]
 
 
 def test_nothing_at_all() -> None:
-    found = find_tiers([], [])
-    assert found.tier.shape == found.pod.shape == (0,)
+    tiers = find_tiers([], [])
+    assert tiers.tier.shape == tiers.pod.shape == (0,)

@@ -160,10 +160,10 @@ def test_yellowstone_has_the_shape_of_figure_2() -> None:
 
 def test_rails_share_a_leaf_or_have_their_own() -> None:
     same = build({"kind": "pgft", "children": [4, 4], "parents": [1, 4], "rails": 2})
-    own = build(
+    separate = build(
         {"kind": "pgft", "children": [4, 4], "parents": [1, 4], "rails": 2, "rail_leaf": "own"}
     )
-    for fabric, leaves in ((same, 1), (own, 2)):
+    for fabric, leaves in ((same, 1), (separate, 2)):
         assert fabric.n_hosts == 8
         for nodes in fabric.host_nodes():
             assert len(nodes) == 2

@@ -49,9 +49,9 @@ def test_ports_have_names_rates_and_peers(wrapped: bool, tmp_path: Path) -> None
 
 
 def test_links_need_a_rate(tmp_path: Path) -> None:
-    with pytest.raises(FabricError, match="no line states the speed") as got:
+    with pytest.raises(FabricError, match="no line states the speed") as caught:
         read(tmp_path, LINKS)
-    assert got.value.remedy is not None and "/ufmRest/resources/ports" in got.value.remedy
+    assert caught.value.remedy is not None and "/ufmRest/resources/ports" in caught.value.remedy
     fabric = read(tmp_path, LINKS, cable_gbps=400)
     assert fabric.host_name == ["n1", "n2"] and fabric.switch_name == ["leaf1", "spine"]
     assert set(fabric.link_gbps) == {400} and fabric.n_links == 6
@@ -83,7 +83,7 @@ def test_a_peer_by_guid_and_label_is_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"name": "xyz"}, "name 'xyz' is not a GUID and a port"),
         ({"name": "a1_0"}, "port '0' of name 'a1' is not 1 to 254"),
@@ -93,15 +93,15 @@ def test_a_peer_by_guid_and_label_is_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_an_element_that_cannot_be_read_is_named(
-    change: dict[str, object], said: str, tmp_path: Path
+    change: dict[str, object], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(FabricError, match=said) as got:
+    with pytest.raises(FabricError, match=message) as caught:
         read(tmp_path, [*UFM_PORTS[1:], {**UFM_PORTS[0], **change}])
-    assert got.value.place == "element 5" and got.value.remedy
+    assert caught.value.place == "element 5" and caught.value.remedy
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (json.dumps(UFM_PORTS)[:-40], "this is not JSON"),
         ([{**UFM_PORTS[3], "peer": "N/A"}], "no port has a peer"),
@@ -118,13 +118,13 @@ def test_an_element_that_cannot_be_read_is_named(
         ("0x98039b0300867bba,1,0xb83fd2030080302e,1,Any,Active\n", "static topology of OpenSM"),
     ],
 )
-def test_what_is_not_a_network_is_refused(content: object, said: str, tmp_path: Path) -> None:
-    with pytest.raises(FabricError, match=said) as got:
+def test_what_is_not_a_network_is_refused(content: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FabricError, match=message) as caught:
         read(tmp_path, content)
-    assert got.value.file == tmp_path / "ports.json" and got.value.remedy
+    assert caught.value.file == tmp_path / "ports.json" and caught.value.remedy
 
 
 def test_ufm_tables_must_be_saved_as_json(tmp_path: Path) -> None:
-    with pytest.raises(FabricError) as got:
+    with pytest.raises(FabricError) as caught:
         read(tmp_path, "source_guid,source_port,destination_guid,destination_port,width\n")
-    assert got.value.remedy is not None and "/ufmRest/resources/ports" in got.value.remedy
+    assert caught.value.remedy is not None and "/ufmRest/resources/ports" in caught.value.remedy

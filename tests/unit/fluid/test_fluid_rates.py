@@ -48,8 +48,8 @@ def test_parking_lot() -> None:
 def test_max_min_fills_what_others_cannot_use() -> None:
     """Two bottlenecks of different level; the last flow takes what the others leave."""
     paths = FlowPaths.of([[0, 1], [0], [0], [1], [2]])
-    got = max_min([3.0, 10.0, 4.0], paths)
-    assert got == pytest.approx([1.0, 1.0, 1.0, 9.0, 4.0])
+    rates = max_min([3.0, 10.0, 4.0], paths)
+    assert rates == pytest.approx([1.0, 1.0, 1.0, 9.0, 4.0])
 
 
 def test_the_fuller_link_holds_a_split_flow() -> None:
@@ -63,10 +63,10 @@ def test_the_fuller_link_holds_a_split_flow() -> None:
 def test_assignment_of_different_sizes() -> None:
     """W is 5 us on link 1; the assignment ends there and not before."""
     paths = FlowPaths.of([[0], [0, 1], [1]])
-    got = assignment([BYTE_PER_NS] * 2, paths, [1000, 2000, 3000])
-    assert got.link_ns == pytest.approx([3000, 5000])
-    assert got.completion_ns == pytest.approx(5000)
-    assert got.rate_gbps == pytest.approx([8 / 3, 16 / 5, 24 / 5])
+    rates = assignment([BYTE_PER_NS] * 2, paths, [1000, 2000, 3000])
+    assert rates.link_ns == pytest.approx([3000, 5000])
+    assert rates.completion_ns == pytest.approx(5000)
+    assert rates.rate_gbps == pytest.approx([8 / 3, 16 / 5, 24 / 5])
     times = simulate_flows([BYTE_PER_NS] * 2, paths, [1000, 2000, 3000], rates="assignment")
     assert times.completion_ps == 5_000_000
 
@@ -168,15 +168,15 @@ def test_paths_carry_a_flow_end_to_end(choice: str) -> None:
 
 def test_mistakes_are_named() -> None:
     """Errors of the core come out as errors a user can act on."""
-    one = FlowPaths.of([[0]])
+    flow = FlowPaths.of([[0]])
     with pytest.raises(ScenarioError, match="flow 0 uses link 0, which does not exist"):
-        max_min([], one)
+        max_min([], flow)
     with pytest.raises(ScenarioError, match=r"capacity of link 0 is -1; valid: above 0"):
-        max_min([-1.0], one)
+        max_min([-1.0], flow)
     with pytest.raises(ScenarioError, match="bytes of flow 0 is 0"):
-        simulate_flows([1.0], one, [0])
+        simulate_flows([1.0], flow, [0])
     with pytest.raises(ScenarioError, match="unknown rates"):
-        simulate_flows([1.0], one, [1], rates="fair")  # type: ignore[arg-type]
+        simulate_flows([1.0], flow, [1], rates="fair")  # type: ignore[arg-type]
     network = network_of(fat_tree(SMALL))
     with pytest.raises(ScenarioError, match="rank 1 is placed on node 99"):
         simulate_program(network, ring(2, 8), [0, 99])
@@ -190,19 +190,19 @@ def test_assigned_phases_end_one_by_one() -> None:
     """Two phases of random flows, a barrier between (Birk and Zdornov, 2009): each takes its W."""
     rng = np.random.default_rng(7)
     capacity = np.full(6, 8.0)
-    whole, begin = 0.0, 0
+    total_ns, begin = 0.0, 0
     paths, sizes, starts = [], [], []
     for _ in range(2):
         mine = [sorted(rng.choice(6, 3, replace=False).tolist()) for _ in range(12)]
         size = rng.integers(1000, 9000, 12)
-        found = assignment(capacity, FlowPaths.of(mine), size)
+        rates = assignment(capacity, FlowPaths.of(mine), size)
         paths += mine
         sizes += size.tolist()
         starts += [begin] * 12
-        whole += found.completion_ns
-        begin += int(np.ceil(found.completion_ns * 1000)) + 20
+        total_ns += rates.completion_ns
+        begin += int(np.ceil(rates.completion_ns * 1000)) + 20
     times = simulate_flows(capacity, FlowPaths.of(paths), sizes, starts, rates="assignment")
-    assert times.completion_ps == pytest.approx(whole * 1000, abs=100)
+    assert times.completion_ps == pytest.approx(total_ns * 1000, abs=100)
     assert int(times.end_ps[:12].max()) <= starts[-1]
 
 

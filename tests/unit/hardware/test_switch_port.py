@@ -76,8 +76,8 @@ def test_a_polynomial_tells_a_circuit() -> None:
         "both": gate("AND", 7, 8, 5),
         "two": {"type": "$_NOT_", "connections": {"A": [5], "Y": [6]}},
     }
-    found = prove.polynomials({"ports": ports, "cells": cells})["y"]
-    assert found[0] == found[1] == frozenset({1, 2, 3})
+    polynomials = prove.polynomials({"ports": ports, "cells": cells})["y"]
+    assert polynomials[0] == polynomials[1] == frozenset({1, 2, 3})
     cells["both"] = gate("XOR", 7, 8, 5)
     wrong = prove.polynomials({"ports": ports, "cells": cells})["y"]
     assert wrong[0] != wrong[1]

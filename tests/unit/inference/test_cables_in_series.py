@@ -16,22 +16,22 @@ from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 def test_links_of_equal_host_pairs_are_in_series(tmp_path: Path, tables: bool) -> None:
     (tmp_path / "fabric.txt").write_text(DISCOVERY)
     (tmp_path / "lfts.txt").write_text(LEFT + RIGHT)
-    given = {"file": str(tmp_path / "fabric.txt")}
+    files = {"file": str(tmp_path / "fabric.txt")}
     if tables:
-        given["forwarding"] = str(tmp_path / "lfts.txt")
+        files["forwarding"] = str(tmp_path / "lfts.txt")
     job = {"pattern": {"kind": "alltoall", "ranks": 3, "size": "4 KiB"}}
-    prepared = prepare(parse({"fabric": given, "job": [job]}))
+    prepared = prepare(parse({"fabric": files, "job": [job]}))
     run = simulate(prepared.scenario)
     fabric = prepared.fabric
     name = {fabric.link_name(link): link for link in range(fabric.n_links)}
 
     def in_series(link: str) -> set[str]:
-        return {fabric.link_name(one) for one in links_in_series(name[link], prepared, run)}
+        return {fabric.link_name(number) for number in links_in_series(name[link], prepared, run)}
 
     # All that c receives crosses one cable between the switches; what it sends takes two.
-    to_c = next(one for one in name if one.startswith("right[1]"))
+    to_c = next(link for link in name if link.startswith("right[1]"))
     assert in_series(to_c) == ({"left[4] → right[4]"} if tables else set())
-    from_c = next(one for one in name if one.startswith("c "))
+    from_c = next(link for link in name if link.startswith("c "))
     assert in_series(from_c) == set()
     # Only one pair uses this cable.
     assert in_series("right[3] → left[3]") == set()

@@ -22,8 +22,8 @@ RANKS, STEPS, COMPUTE = 4, 40, 50.0
 Floats = NDArray[np.float64]
 
 
-def profile(took: Floats, site: NDArray[np.int64] | None = None) -> CallProfile:
-    """Every rank has a stretch in each step, by default all of one site; ``took``: (R, STEPS)."""
+def profile(stretches: Floats, site: NDArray[np.int64] | None = None) -> CallProfile:
+    """Every rank has a stretch in each step, by default all of one site; shape (R, STEPS)."""
     of_rank = np.repeat(np.arange(RANKS), STEPS)
     site = of_rank if site is None else site.reshape(-1)
     sites = int(site.max()) + 1
@@ -36,14 +36,14 @@ def profile(took: Floats, site: NDArray[np.int64] | None = None) -> CallProfile:
         ["MPI_Waitall"] * sites,
         site,
         np.full(RANKS, STEPS),
-        took.reshape(-1),
+        stretches.reshape(-1),
         np.ones(RANKS, np.bool_),
     )
 
 
-def found(
+def detect(
     monkeypatch: pytest.MonkeyPatch,
-    took: Floats,
+    stretches: Floats,
     simulated: Floats | None = None,
     site: NDArray[np.int64] | None = None,
 ) -> ChangeOverTime | None:
@@ -60,8 +60,8 @@ def found(
         amount=np.full(computations, COMPUTE),
     )
     run: Any = None
-    elapsed = float(took.sum(axis=1).max()) + COMPUTE * (STEPS - 1)
-    return ChangeOverTime.of(profile(took, site), run, program, round(elapsed))
+    elapsed = float(stretches.sum(axis=1).max()) + COMPUTE * (STEPS - 1)
+    return ChangeOverTime.of(profile(stretches, site), run, program, round(elapsed))
 
 
 def noisy(mean: Floats, seed: int = 1) -> Floats:
@@ -74,16 +74,16 @@ ELAPSED = 25 * 100.0 + 15 * 180.0 + COMPUTE * (STEPS - 1)
 
 
 def test_a_step_is_found_with_place_and_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    change = found(monkeypatch, noisy(STEP))
+    change = detect(monkeypatch, noisy(STEP))
     assert change is not None and change.is_fault and change.probability > 0.99
     assert change.factor == pytest.approx(1.8, rel=0.1)
     assert change.share == pytest.approx(15 * 80.0 / ELAPSED, abs=0.03)
     assert change.end_ps is None and change.start_ps == pytest.approx(25 * 150.0, abs=400.0)
     # From the start until then, and in the middle.
-    first = found(monkeypatch, noisy(STEP[::-1]))
+    first = detect(monkeypatch, noisy(STEP[::-1]))
     assert first is not None and first.is_fault
     assert first.start_ps is None and first.end_ps is not None
-    middle = found(monkeypatch, noisy(np.roll(STEP, -12)))
+    middle = detect(monkeypatch, noisy(np.roll(STEP, -12)))
     assert middle is not None and middle.is_fault
     assert middle.start_ps is not None and middle.end_ps is not None
 
@@ -92,12 +92,12 @@ def test_a_uniformly_slower_machine_does_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for seed in range(8):
-        change = found(monkeypatch, noisy(np.full(STEPS, 170.0), seed))
+        change = detect(monkeypatch, noisy(np.full(STEPS, 170.0), seed))
         assert change is None or not change.is_fault
 
 
 def test_what_the_expected_run_shows_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    change = found(monkeypatch, noisy(STEP * 1.2), np.broadcast_to(STEP, (RANKS, STEPS)).copy())
+    change = detect(monkeypatch, noisy(STEP * 1.2), np.broadcast_to(STEP, (RANKS, STEPS)).copy())
     assert change is None or not change.is_fault
 
 
@@ -107,14 +107,14 @@ def test_a_misjudged_phase_is_no_change(
     """Only repetitions of the same calls are compared."""
     phase = (np.arange(STEPS) >= 25).astype(np.int64)
     site = 2 * np.arange(RANKS)[:, None] + phase[None, :]
-    change = found(monkeypatch, noisy(STEP), site=site)
+    change = detect(monkeypatch, noisy(STEP), site=site)
     assert change is None or not change.is_fault
 
 
 def test_a_change_that_settings_explain_is_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    change = found(monkeypatch, noisy(STEP))
+    change = detect(monkeypatch, noisy(STEP))
     assert change is not None
     assert change.beside([None, None]).is_fault
     assert not change.beside([change, change]).is_fault
@@ -122,7 +122,7 @@ def test_a_change_that_settings_explain_is_none(
 
 def test_an_unexplained_change_leaves_the_cause_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model explains the time, as with adapters of another kind, but not its course."""
-    change = found(monkeypatch, noisy(STEP))
+    change = detect(monkeypatch, noisy(STEP))
     assert change is not None
     model = ErrorModel(1000, {})
     ensemble = Ensemble.of([Alternative(0.0, 1000)], model, 1000)

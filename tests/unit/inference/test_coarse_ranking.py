@@ -90,10 +90,10 @@ def ranked(misfits: dict[int, float]) -> Any:
 
 def test_clearly_worse_cables_leave_the_ranking() -> None:
     misfits = {link: 0.2 + link / 1000 for link in range(40)} | {30: 0.02}
-    found = ranked(misfits)
-    assert found.considered == 40 and found.trials >= 40 and found.size_bytes == 16 << 10
+    ranking = ranked(misfits)
+    assert ranking.considered == 40 and ranking.trials >= 40 and ranking.size_bytes == 16 << 10
     # The best twelve, in their former order.
-    assert found.suspects == [*range(FEWEST_KEPT - 1), 30]
+    assert ranking.suspects == [*range(FEWEST_KEPT - 1), 30]
 
 
 def test_cables_about_as_good_as_the_best_stay() -> None:
@@ -103,9 +103,9 @@ def test_cables_about_as_good_as_the_best_stay() -> None:
 
 def test_cables_after_a_full_explanation_stay_possible() -> None:
     misfits = dict.fromkeys(range(20), 0.2) | {20: 0.001} | dict.fromkeys(range(21, 30), 0.2)
-    found = ranked(misfits)
-    assert 20 in found.suspects and found.suspects[-9:] == list(range(21, 30))
-    assert len(found.suspects) == FEWEST_KEPT + 9
+    ranking = ranked(misfits)
+    assert 20 in ranking.suspects and ranking.suspects[-9:] == list(range(21, 30))
+    assert len(ranking.suspects) == FEWEST_KEPT + 9
 
 
 def test_a_search_keeps_as_many_as_it_examines() -> None:
@@ -114,5 +114,5 @@ def test_a_search_keeps_as_many_as_it_examines() -> None:
 
 def test_a_diagnosis_mentions_coarse_ranking() -> None:
     ranking = CoarseRanking(list(range(12)), considered=160, size_bytes=16 << 10, trials=200)
-    said = explain_wording.ruled_out_coarsely(ranking)
-    assert said.startswith("of 160 cables, 148 were ruled out") and "of 16 KiB" in said
+    sentence = explain_wording.ruled_out_coarsely(ranking)
+    assert sentence.startswith("of 160 cables, 148 were ruled out") and "of 16 KiB" in sentence

@@ -102,14 +102,14 @@ def sums_of(run: Run, column: str) -> np.ndarray:
 
 
 def test_simulations_are_compared_like_the_measurement() -> None:
-    one, other = run_with("leaf0[5]"), run_with(None)
-    n = one.tables["links"].height
+    slow, healthy = run_with("leaf0[5]"), run_with(None)
+    n = slow.tables["links"].height
     none = np.full(n, 0.0)
-    stalls = PortStalls(none, none < 0, one.elapsed_ps, none)
+    stalls = PortStalls(none, none < 0, slow.elapsed_ps, none)
     samples = LinkSamples(none, np.ones(n), np.zeros(n, np.bool_))
     compare = Comparisons([stalls, samples])
-    assert compare.between(one, [one]) == {"stalls": 0.0, "samples": pytest.approx(0.0, abs=1e-9)}
-    apart = compare.between(one, [one, other])
+    assert compare.between(slow, [slow]) == {"stalls": 0.0, "samples": pytest.approx(0.0, abs=1e-9)}
+    apart = compare.between(slow, [slow, healthy])
     assert apart["stalls"] > 0.01 and apart["samples"] > 0.0
 
 

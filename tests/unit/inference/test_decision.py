@@ -43,38 +43,38 @@ def cost(cause: str, share: float, spread: float = 0.0) -> Cost:
 def decided(
     *costs: Cost,
     alternatives: tuple[Alternative, ...] = (),
-    known: Mapping[str, float] | None = None,
+    likely: Mapping[str, float] | None = None,
 ) -> Decision:
     ensemble = Ensemble.of(alternatives or (Alternative(0.0, S),), ErrorModel(S), S)
-    return decide(costs, ensemble, known)
+    return decide(costs, ensemble, likely)
 
 
 def test_a_dominant_cause_holds_in_every_draw() -> None:
-    found = decided(cost("slow-link", 0.5), cost("noise", 0.02))
-    assert found.cause == "slow-link" and found.confidence == MODELLED
-    assert sum(found.chances.values()) == pytest.approx(1.0)
+    decision = decided(cost("slow-link", 0.5), cost("noise", 0.02))
+    assert decision.cause == "slow-link" and decision.confidence == MODELLED
+    assert sum(decision.chances.values()) == pytest.approx(1.0)
 
 
 def test_equal_causes_hold_in_half_the_draws() -> None:
-    found = decided(cost("slow-link", 0.3), cost("noise", 0.3))
-    assert found.chances["slow-link"] == pytest.approx(0.5, abs=0.04)
-    assert found.chances["noise"] == pytest.approx(0.5, abs=0.04)
-    assert found.confidence < 0.6
+    decision = decided(cost("slow-link", 0.3), cost("noise", 0.3))
+    assert decision.chances["slow-link"] == pytest.approx(0.5, abs=0.04)
+    assert decision.chances["noise"] == pytest.approx(0.5, abs=0.04)
+    assert decision.confidence < 0.6
 
 
 def test_a_placement_competes_with_all_it_saves() -> None:
     # A placement is only at fault from 10 % on, but then it is compared by its whole cost.
-    found = decided(cost("placement", 0.2), cost("noise", 0.2))
-    assert found.chances["placement"] == pytest.approx(found.chances["noise"], abs=0.06)
+    decision = decided(cost("placement", 0.2), cost("noise", 0.2))
+    assert decision.chances["placement"] == pytest.approx(decision.chances["noise"], abs=0.06)
     # What an exchange with several partners costs in any case remains.
-    rest = decided(cost("pattern", 0.29), cost("noise", 0.2))
-    assert rest.chances["pattern"] == pytest.approx(rest.chances["noise"], abs=0.06)
+    ordinary = decided(cost("pattern", 0.29), cost("noise", 0.2))
+    assert ordinary.chances["pattern"] == pytest.approx(ordinary.chances["noise"], abs=0.06)
 
 
 @pytest.mark.parametrize("cause", ["slow-link", "pattern", "placement", "late-partner"])
 def test_a_cause_at_threshold_holds_in_half(cause: str) -> None:
-    found = decided(cost(cause, fault_share(cause)))
-    assert found.chances[cause] == pytest.approx(0.5, abs=0.06)
+    decision = decided(cost(cause, fault_share(cause)))
+    assert decision.chances[cause] == pytest.approx(0.5, abs=0.06)
     assert decided(cost(cause, fault_share(cause) + 0.1)).cause == cause
     assert decided(cost(cause, FAULT / 2)).cause == "healthy"
 
@@ -123,14 +123,14 @@ def test_an_unknown_cause_leaves_the_verdict_open() -> None:
 
 def test_a_run_with_a_likelier_fault_is_unhealthy() -> None:
     near = [cost(name, fault_share(name)) for name in ("noise", "imbalance", "routing")]
-    found = decided(*near)
-    assert found.cause != "healthy" and found.chances["healthy"] < 0.5
+    decision = decided(*near)
+    assert decision.cause != "healthy" and decision.chances["healthy"] < 0.5
 
 
 def test_health_is_no_surer_than_searches() -> None:
-    found = decided(cost("noise", 0.001))
-    assert found.cause == "healthy" and found.confidence == 1.0 - UNUSUAL
-    assert found.chances["unexplained"] == pytest.approx(UNUSUAL)
+    decision = decided(cost("noise", 0.001))
+    assert decision.cause == "healthy" and decision.confidence == 1.0 - UNUSUAL
+    assert decision.chances["unexplained"] == pytest.approx(UNUSUAL)
 
 
 def test_hypotheses_share_the_verdict_by_their_probability() -> None:
@@ -152,9 +152,9 @@ def test_hypotheses_weigh_smaller_costs_by_probability() -> None:
     """Of two ways in which traffic of others came, one costs next to nothing."""
     dear = Alternative(0.0, S, {"other-traffic": round(0.2 * S)})
     cheap = Alternative(0.0, S, {"other-traffic": round(0.01 * S)})
-    found = decided(cost("other-traffic", 0.2), alternatives=(dear, cheap))
-    assert found.chances["other-traffic"] == pytest.approx(0.5, abs=0.04)
-    assert found.chances["healthy"] == pytest.approx(0.5, abs=0.04)
+    decision = decided(cost("other-traffic", 0.2), alternatives=(dear, cheap))
+    assert decision.chances["other-traffic"] == pytest.approx(0.5, abs=0.04)
+    assert decision.chances["healthy"] == pytest.approx(0.5, abs=0.04)
 
 
 def test_the_measured_time_weighs_hypotheses() -> None:
@@ -170,8 +170,8 @@ def test_the_measured_time_weighs_hypotheses() -> None:
 
 def test_a_verdict_is_no_surer_than_its_assumption() -> None:
     sure, assumed, doubted = (
-        decided(cost("placement", 0.5), known=known)
-        for known in (None, {"placement": 0.9}, {"placement": 0.6})
+        decided(cost("placement", 0.5), likely=likely)
+        for likely in (None, {"placement": 0.9}, {"placement": 0.6})
     )
     assert assumed.confidence == pytest.approx(0.9 * sure.confidence, abs=0.002)
     assert doubted.cause == "undetermined"
@@ -202,8 +202,8 @@ def test_waits_may_conceal_an_unfound_fault() -> None:
 
 def test_concealed_time_does_not_weaken_network_causes() -> None:
     alternatives = (Alternative(0.0, round(0.99 * S), unexplained=True, concealed=1.0),)
-    found = decided(cost("pattern", 0.5), alternatives=alternatives)
-    assert (found.cause, found.confidence) == ("pattern", MODELLED)
+    decision = decided(cost("pattern", 0.5), alternatives=alternatives)
+    assert (decision.cause, decision.confidence) == ("pattern", MODELLED)
 
 
 def test_two_faults_say_what_they_cost_together() -> None:
@@ -214,10 +214,10 @@ def test_two_faults_say_what_they_cost_together() -> None:
         return round(0.55 * S)
 
     both = [cost("slow-link", 0.4), cost("imbalance", 0.28), cost("noise", 0.02)]
-    first, *rest = with_cost_together(both, S, without, 1.0, 0)
+    first, *other_costs = with_cost_together(both, S, without, 1.0, 0)
     assert asked == [frozenset({"slow-link", "imbalance"})]
     assert "without this and imbalance, the run saves 45 %" in first.evidence
-    assert rest == both[1:]
+    assert other_costs == both[1:]
 
 
 def test_one_fault_needs_no_cost_together() -> None:

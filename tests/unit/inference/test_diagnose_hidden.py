@@ -19,8 +19,8 @@ from tests.factories.slow_cables import TREE, scenario, seen_by_user, with_slow
 
 
 def diagnosed(data: dict[str, Any]) -> Diagnosis:
-    run, known = seen_by_user(data)
-    return diagnose_cause(run, make_evaluate(prepare(known)), seeds=1)
+    run, user_scenario = seen_by_user(data)
+    return diagnose_cause(run, make_evaluate(prepare(user_scenario)), seeds=1)
 
 
 @pytest.mark.parametrize("routing", ["random", "deterministic"])
@@ -34,12 +34,14 @@ def test_several_slow_cables_are_found_and_named(routing: str) -> None:
 
 
 def test_one_slow_cable_is_one() -> None:
-    run, known = seen_by_user(with_slow(("leaf2[7]", "10 Gb/s"), engine={"routing": "random"}))
-    found = find_slow_cables(RunAnalysis(run), make_evaluate(prepare(known)))
-    assert found is not None and found.explains and len(found.cables) == 1
-    link, gbps, _ = found.cables[0]
+    run, user_scenario = seen_by_user(
+        with_slow(("leaf2[7]", "10 Gb/s"), engine={"routing": "random"})
+    )
+    fit = find_slow_cables(RunAnalysis(run), make_evaluate(prepare(user_scenario)))
+    assert fit is not None and fit.explains and len(fit.cables) == 1
+    link, gbps, _ = fit.cables[0]
     assert RunAnalysis(run).topology.name[link].startswith("leaf2[7]")
-    assert gbps == pytest.approx(10.0, rel=0.2) and found.elapsed == pytest.approx(1.0, abs=0.05)
+    assert gbps == pytest.approx(10.0, rel=0.2) and fit.elapsed == pytest.approx(1.0, abs=0.05)
 
 
 def test_other_traffic_is_not_several_slow_cables() -> None:
@@ -67,16 +69,18 @@ def test_other_traffic_is_not_several_slow_cables() -> None:
 
 
 def test_a_fit_explains_only_agreeing_time() -> None:
-    one, two = ((1, 10.0),), ((1, 10.0), (2, 10.0))
-    assert SlowCableFit(one, 0.6, 1.0).explains
-    assert not SlowCableFit(one, 0.2, 1.0).explains
-    assert not SlowCableFit(one, 0.8, 0.7).explains
+    cable, two_cables = ((1, 10.0),), ((1, 10.0), (2, 10.0))
+    assert SlowCableFit(cable, 0.6, 1.0).explains
+    assert not SlowCableFit(cable, 0.2, 1.0).explains
+    assert not SlowCableFit(cable, 0.8, 0.7).explains
     # A second cable must earn its place.
-    assert SlowCableFit(two, 0.6, 1.0).probability < SlowCableFit(one, 0.6, 1.0).probability
+    assert (
+        SlowCableFit(two_cables, 0.6, 1.0).probability < SlowCableFit(cable, 0.6, 1.0).probability
+    )
     # Other traffic delays the messages of several cables alike.
-    leading, level = (SlowCableFit(one, 0.9, 1.0, lead) for lead in (0.7, 0.0))
+    leading, level = (SlowCableFit(cable, 0.9, 1.0, lead) for lead in (0.7, 0.0))
     assert leading.probability > 0.9 and not level.explains
-    sure = [SlowCableFit(one, fit / 10, 1.0).probability for fit in range(11)]
+    sure = [SlowCableFit(cable, fit / 10, 1.0).probability for fit in range(11)]
     assert sure == sorted(sure) and 0.0 < sure[0] < 0.5 < sure[-1] < 1.0
 
 

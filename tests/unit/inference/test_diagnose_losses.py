@@ -27,27 +27,27 @@ QUICK = Flow(5, HOSTS + 5, 30, first=0, last=0)
 
 
 def lost(run: Run) -> MessageDelays:
-    found = message_delays(run, LinkTopology.of(run.tables))
-    assert found is not None
-    return found
+    delays = message_delays(run, LinkTopology.of(run.tables))
+    assert delays is not None
+    return delays
 
 
 def test_time_without_busy_nodes_is_lost_inside() -> None:
-    found = lost(make_run([QUICK, Flow(0, HOSTS, 30, last=3)], {}))
-    assert found.inside == pytest.approx(30 / 200) and found.endpoint == 0
-    assert found.endpoint_share == 0
-    assert found.messages["expected"].to_list() == pytest.approx([10e6, 10e6])
+    delays = lost(make_run([QUICK, Flow(0, HOSTS, 30, last=3)], {}))
+    assert delays.inside == pytest.approx(30 / 200) and delays.endpoint == 0
+    assert delays.endpoint_share == 0
+    assert delays.messages["expected"].to_list() == pytest.approx([10e6, 10e6])
 
 
 def test_time_of_nodes_busy_with_others_is_theirs() -> None:
     """Two send to one: each waits for the other's bytes, and neither sender is busy."""
     flows = [QUICK, *(Flow(HOSTS * n, 0, 30, last=1) for n in (1, 2))]
-    found = lost(make_run(flows, {}))
-    assert found.endpoint == pytest.approx(30 * PACKET_US / 200)
-    assert found.inside == pytest.approx(LATENCY_US / 200)
+    delays = lost(make_run(flows, {}))
+    assert delays.endpoint == pytest.approx(30 * PACKET_US / 200)
+    assert delays.inside == pytest.approx(LATENCY_US / 200)
     # A node that is busy for less than 70 % of a message's time did not hold it up.
     half = lost(make_run([QUICK, *(replace(flow, packets=15) for flow in flows[1:])], {}))
-    assert half.endpoint == 0 and half.inside > found.inside
+    assert half.endpoint == 0 and half.inside > delays.inside
 
 
 def test_the_node_that_lost_most_counts() -> None:
@@ -62,11 +62,11 @@ def test_the_node_that_lost_most_counts() -> None:
 
 def test_simultaneous_messages_lose_the_same_time() -> None:
     flows = [QUICK, Flow(0, HOSTS, 30, last=3), Flow(0, HOSTS + 1, 30, first=2, last=5)]
-    found = lost(make_run(flows, {}))
-    sent = found.messages.filter(pl.col("src") == 0)
+    delays = lost(make_run(flows, {}))
+    sent = delays.messages.filter(pl.col("src") == 0)
     each = (sent["took"] - sent["expected"]).sum()
-    assert found.endpoint == 0
-    assert found.inside == pytest.approx(each / 80e6 * 60 / 200)
+    assert delays.endpoint == 0
+    assert delays.inside == pytest.approx(each / 80e6 * 60 / 200)
 
 
 def test_longer_ways_need_no_less_than_shorter_ones() -> None:
@@ -77,8 +77,8 @@ def test_longer_ways_need_no_less_than_shorter_ones() -> None:
     run.tables["messages"] = log.with_columns(
         switch_hops=(pl.col("packets") * hops).cast(log.schema["switch_hops"])
     )
-    found = lost(replace(run, summary={**run.summary, "times": "measured"})).messages.sort("src")
-    inside = found["took"] - found["expected"]
+    delays = lost(replace(run, summary={**run.summary, "times": "measured"})).messages.sort("src")
+    inside = delays["took"] - delays["expected"]
     assert inside.to_list() == pytest.approx([0, 20e6, 0])
 
 
@@ -96,10 +96,10 @@ def test_the_slower_adapter_limits_a_message() -> None:
     links = run.tables["links"]
     rate = pl.when(pl.col("link") == eject(HOSTS)).then(50.0).otherwise(pl.col("rate_gbps"))
     run.tables["links"] = links.with_columns(rate_gbps=rate)
-    found = adapter_load(run)
-    assert found.fastest[[0, HOSTS]] == pytest.approx(2 * 30 * PACKET_US / 20)
-    assert np.isnan(found.fastest[1]) and found.partners[[0, 1, HOSTS]].tolist() == [1, 0, 1]
-    assert found.wire_ps[0] == pytest.approx(30 * PACKET_US * 1e6)
+    load = adapter_load(run)
+    assert load.fastest[[0, HOSTS]] == pytest.approx(2 * 30 * PACKET_US / 20)
+    assert np.isnan(load.fastest[1]) and load.partners[[0, 1, HOSTS]].tolist() == [1, 0, 1]
+    assert load.wire_ps[0] == pytest.approx(30 * PACKET_US * 1e6)
     # A header a packet takes its time as well.
     engine = run.scenario.engine.model_copy(update={"header": 1024})
     wide = replace(run, scenario=run.scenario.model_copy(update={"engine": engine}))
@@ -124,19 +124,19 @@ def test_one_slow_adapter_among_sound_ones(
     fastest: list[float], partners: int, slow: int | None
 ) -> None:
     n = len(fastest)
-    found = AdapterLoad(np.ones(n), np.ones(n), np.ones(n), np.array(fastest), np.full(n, partners))
-    assert slow_adapter(found) == slow
+    load = AdapterLoad(np.ones(n), np.ones(n), np.ones(n), np.array(fastest), np.full(n, partners))
+    assert slow_adapter(load) == slow
 
 
 def test_receiver_and_call_are_those_of_most_bytes() -> None:
     flows = [Flow(8, 0, 10, call="MPI_Send"), Flow(16, 0, 100, call="MPI_Isend")]
     flows += [Flow(16, 1, 500, call="MPI_Put"), Flow(24, 0, 500, phase="later")]
-    found = fan_in(make_run(flows, {}, ranks_per_node=2), 0, ["exchange"])
-    assert found is not None
-    assert (found.receiver, found.call, found.ranks_on_node) == (1, "MPI_Isend", 2)
-    assert (found.senders, found.sender_ranks) == (2, 2)
+    pattern = fan_in(make_run(flows, {}, ranks_per_node=2), 0, ["exchange"])
+    assert pattern is not None
+    assert (pattern.receiver, pattern.call, pattern.ranks_on_node) == (1, "MPI_Isend", 2)
+    assert (pattern.senders, pattern.sender_ranks) == (2, 2)
     # Only who sends to it counts, with all it sends in these phases.
-    assert found.peers in (1.0, 2.0)
+    assert pattern.peers in (1.0, 2.0)
     assert fan_in(make_run(flows, {}), 5, ["exchange"]) is None
 
 

@@ -81,7 +81,9 @@ def test_unknown_paths_leave_the_place_open(
     assert not is_open(compared(0.03, 0.2, other=(0.03, 0.2)))
     assert is_open(compared(0.03, 0.2, other=(0.2, 0.03)))
     # Even a single cable is then a candidate, not the one that is slow.
-    assert [one.link for one in explain._candidates(badly, FABRIC, place_open=True)] == [0]
+    assert [
+        candidate.link for candidate in explain._candidates(badly, FABRIC, place_open=True)
+    ] == [0]
 
 
 def test_counted_slow_links_are_in_every_alternative() -> None:
@@ -91,8 +93,8 @@ def test_counted_slow_links_are_in_every_alternative() -> None:
             others=SimpleNamespace(traffic=None),
             alone=lambda *_: SimpleNamespace(elapsed_ps=700),
         )
-        found = explain._alternatives(search, compared(0.002), 0, 0)
-        return ["slow-link" in one.hidden_ps for _, one in found]
+        alternatives = explain._alternatives(search, compared(0.002), 0, 0)
+        return ["slow-link" in alternative.hidden_ps for _, alternative in alternatives]
 
     # A hypothesis that adds the link costs what it takes longer; the expected run has the other.
     assert costs(())[0] and not any(costs((SlowLink(0, 20.0),)))
@@ -111,17 +113,22 @@ def test_joint_cost_is_charged_to_neither_cause() -> None:
         inside_ps=1000,
         simulated=lambda *_: SimpleNamespace(elapsed_ps=700),
     )
-    costs = [one.hidden_ps for _, one in explain._alternatives(search, compared(0.15), 0, 0)]
+    costs = [
+        alternative.hidden_ps
+        for _, alternative in explain._alternatives(search, compared(0.15), 0, 0)
+    ]
     assert {"slow-link": 300, "other-traffic": 300} in costs
-    alone_costs = [one for one in costs if "slow-link" not in one]
-    assert alone_costs and all(one == {"other-traffic": 100} for one in alone_costs)
+    alone_costs = [cost for cost in costs if "slow-link" not in cost]
+    assert alone_costs and all(cost == {"other-traffic": 100} for cost in alone_costs)
 
 
 def test_counted_traffic_costs_the_mean_of_arrangements() -> None:
-    def of(*ways: tuple[float, int]) -> int:
-        said = [(p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in ways]
+    def of(*arrangements: tuple[float, int]) -> int:
+        alternatives = [
+            (p, Alternative(0.0, 1000, {"other-traffic": ps})) for p, ps in arrangements
+        ]
         other = 0.9, Alternative(0.0, 1000, {"slow-link": 500})
-        return explain._others_more_ps([*said, other], 1000)
+        return explain._others_more_ps([*alternatives, other], 1000)
 
     assert of((0.5, 100), (0.5, 200)) == 50
     assert of((0.9, 100), (0.1, 0)) == -10
@@ -152,14 +159,14 @@ def test_a_lossy_run_needs_its_bytes_time() -> None:
     # 2 B at 20 Gb/s in the other direction of the cable; link 6 is not slow.
     assert explain._slow_busy_ps(search, best) == 800
     one_way = (SlowLink(4, 20.0, False),)
-    found = explain._slow_busy_ps(lossy_search({4: 1.0}, one_way), replace(best, slow=one_way))
-    assert found == 400
+    busy_ps = explain._slow_busy_ps(lossy_search({4: 1.0}, one_way), replace(best, slow=one_way))
+    assert busy_ps == 400
     # A cable that the search added is as slow as its simulation says.
     assert explain._slow_busy_ps(lossy_search({4: 1.0}), best) == 0
     search.evidence.counters.lossy = False
     assert explain._slow_busy_ps(search, best) == 0
-    said = explain._alternatives(search, compared(0.15), 90, 0)
-    assert {one.elapsed_ps for _, one in said} == {790, 1090}
+    alternatives = explain._alternatives(search, compared(0.15), 90, 0)
+    assert {alternative.elapsed_ps for _, alternative in alternatives} == {790, 1090}
 
 
 def test_our_messages_wait_in_others_queues() -> None:
@@ -168,10 +175,16 @@ def test_our_messages_wait_in_others_queues() -> None:
     search = lossy_search({2: 12.0, 3: 6.0, 8: 90.0})
     # Link 3 carries mostly ours, and link 8 none of it.
     assert explain._others_busy_ps(search, ours) == 960
-    said = [one for _, one in explain._alternatives(search, compared(0.15), 0, 960)]
-    alone = next(one for one in said if "slow-link" not in one.hidden_ps)
+    alternatives = [
+        alternative for _, alternative in explain._alternatives(search, compared(0.15), 0, 960)
+    ]
+    alone = next(
+        alternative for alternative in alternatives if "slow-link" not in alternative.hidden_ps
+    )
     assert (alone.elapsed_ps, alone.hidden_ps["other-traffic"]) == (960, 360)
-    with_cable = next(one for one in said if "slow-link" in one.hidden_ps)
+    with_cable = next(
+        alternative for alternative in alternatives if "slow-link" in alternative.hidden_ps
+    )
     assert with_cable.elapsed_ps == 1000
     assert explain._others_more_ps([(1.0, alone)], 700) == 260
     search.others.traffic = None
@@ -199,9 +212,16 @@ def test_an_untried_fault_counts_against_no_place() -> None:
         tried.model,
         Prior(10, FABRIC.link_reverse),
     )
-    beside = [replace(one, log_prior=one.log_prior + 9.0) for one in others]
+    beside = [replace(hypothesis, log_prior=hypothesis.log_prior + 9.0) for hypothesis in others]
     posterior = Posterior(
-        [*(one.hypothesis for one in tried.weighed if not one.hypothesis.unexplained), *beside],
+        [
+            *(
+                weighed.hypothesis
+                for weighed in tried.weighed
+                if not weighed.hypothesis.unexplained
+            ),
+            *beside,
+        ],
         tried.model,
         Prior(10, FABRIC.link_reverse),
     )
@@ -264,8 +284,8 @@ def slow_by_counters(
         schema_overrides={"link": pl.UInt32, "served_gbps": pl.Float64},
     )
     reached = np.repeat(np.asarray(served), 2)
-    known = np.ones(links) if sent is None else np.asarray(sent)
-    counters = SimpleNamespace(findings=findings, lossy=True, sent_bytes=known)
+    sent_bytes = np.ones(links) if sent is None else np.asarray(sent)
+    counters = SimpleNamespace(findings=findings, lossy=True, sent_bytes=sent_bytes)
     fabric = SimpleNamespace(
         n_links=links,
         link_gbps=np.full(links, 100.0),
@@ -294,8 +314,8 @@ def test_rates_that_cannot_be_are_not_simulated(
 ) -> None:
     evidence, fabric = slow_by_counters(rates, served)
     assert len(network_clues.counted_slow(evidence, fabric)) == slow
-    told = network_clues.impossible_slow(evidence, fabric)
-    assert why in told and bool(told) == bool(why)
+    reason = network_clues.impossible_slow(evidence, fabric)
+    assert why in reason and bool(reason) == bool(why)
 
 
 def test_cable_counters_count_only_in_both_directions() -> None:

@@ -62,10 +62,10 @@ def compared(*hypotheses: Hypothesis, lossy: bool = False) -> Posterior:
 
 
 def test_a_cause_that_predicts_all_evidence_is_sure() -> None:
-    found = compared(alone(), slow(4), slow(8, misfits={**NONE, "calls": 0.1}))
-    assert found.best.slow[0].link == 4
-    assert found.of_cause("slow-link") > 0.99 and found.unexplained < 0.01
-    assert len({one.hypothesis.slow for one in found.credible()}) == 1
+    posterior = compared(alone(), slow(4), slow(8, misfits={**NONE, "calls": 0.1}))
+    assert posterior.best.slow[0].link == 4
+    assert posterior.of_cause("slow-link") > 0.99 and posterior.unexplained < 0.01
+    assert len({weighed.hypothesis.slow for weighed in posterior.credible()}) == 1
 
 
 def test_untried_faults_leave_simulated_evidence_alone() -> None:
@@ -73,9 +73,9 @@ def test_untried_faults_leave_simulated_evidence_alone() -> None:
     plain, cable = alone(), slow(4, misfits=poor)
     model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
     others = not_tried([plain], model, PRIOR)
-    assert all(one.not_tried for one in others)
-    found = Posterior([plain, cable, *others], model, PRIOR)
-    assert found.of_cause("slow-link") < 0.5 < found.hidden_among_simulated
+    assert all(hypothesis.not_tried for hypothesis in others)
+    posterior = Posterior([plain, cable, *others], model, PRIOR)
+    assert posterior.of_cause("slow-link") < 0.5 < posterior.hidden_among_simulated
     assert Posterior([plain, *others], model, PRIOR).hidden_among_simulated == 0.0
 
 
@@ -93,14 +93,14 @@ def test_indistinguishable_causes_give_no_confident_verdict() -> None:
     odds = rare.of_cause("slow-link") / rare.of_cause("other-traffic")
     assert odds == pytest.approx(DRAWS, rel=0.01)
     cables = compared(alone(), slow(4), slow(8))
-    each = [one.probability for one in cables.weighed[:2]]
+    each = [weighed.probability for weighed in cables.weighed[:2]]
     assert each == pytest.approx([0.5, 0.5], abs=0.01)
     assert len(cables.credible()) == 2 and cables.of_cause("slow-link") > 0.95
 
 
 def test_evidence_without_any_cause_stays_unexplained() -> None:
-    found = compared(alone(), slow(4, ratio=0.72, misfits=NONE))
-    assert found.unexplained > 0.95 and not found.best.cause
+    posterior = compared(alone(), slow(4, ratio=0.72, misfits=NONE))
+    assert posterior.unexplained > 0.95 and not posterior.best.cause
     # Nothing is missing, so nothing is left to explain.
     assert compared(alone(1.0)).unexplained == 0.0
     # What is no fault is no reason to look for one.
@@ -119,12 +119,12 @@ def test_the_nearest_of_many_is_not_certain() -> None:
 
 
 def test_free_parameters_and_rare_assumptions_are_charged() -> None:
-    found = compared(alone(1.0, RIGHT), slow(4))
-    assert found.of_cause("slow-link") < 0.01
+    posterior = compared(alone(1.0, RIGHT), slow(4))
+    assert posterior.of_cause("slow-link") < 0.01
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
 
-    def of(one: Hypothesis) -> float:
-        return log_probability(one, model, PRIOR)
+    def of(hypothesis: Hypothesis) -> float:
+        return log_probability(hypothesis, model, PRIOR)
 
     # Two cables or one direction must explain more than one cable, which only its rate sets.
     assert of(slow(4, 8)) < of(slow(4)) - 5 and of(slow(4, both=False)) < of(slow(4)) - 2
@@ -140,8 +140,8 @@ def test_free_parameters_and_rare_assumptions_are_charged() -> None:
 
 def test_a_rate_is_a_parameter_not_a_hypothesis() -> None:
     near = [slow(4, gbps=rate, ratio=rate / 40.0) for rate in (39.0, 40.0, 41.0)]
-    found = compared(alone(), *near)
-    assert found.best.slow[0].gbps == 40.0
+    posterior = compared(alone(), *near)
+    assert posterior.best.slow[0].gbps == 40.0
     # The reverse link is the same cable, one of its directions is not.
     assert len(compared(alone(), slow(4), slow(5)).weighed) == 3
     assert len(compared(alone(), slow(4), slow(4, both=False)).weighed) == 4
@@ -150,7 +150,7 @@ def test_a_rate_is_a_parameter_not_a_hypothesis() -> None:
 @pytest.mark.parametrize("kinds", [("calls",), ("sends",), ("stalls",), ("calls", "stalls")])
 def test_more_kinds_of_evidence_sharpen(kinds: tuple[str, ...]) -> None:
     def of(chosen: tuple[str, ...]) -> Posterior:
-        pick = [{kind: one[kind] for kind in chosen} for one in (NONE, RIGHT)]
+        pick = [{kind: misfits[kind] for kind in chosen} for misfits in (NONE, RIGHT)]
         rival = {kind: 0.5 * (NONE[kind] + RIGHT[kind]) for kind in chosen}
         return compared(alone(0.9, pick[0]), slow(4, misfits=pick[1]), slow(8, misfits=rival))
 
@@ -161,13 +161,13 @@ def test_more_kinds_of_evidence_sharpen(kinds: tuple[str, ...]) -> None:
 
 
 def test_time_alone_names_no_cable() -> None:
-    found = compared(alone(0.8, {}), slow(4, misfits={}), slow(8, misfits={}))
-    assert found.unexplained > found.of_cause("slow-link")
+    posterior = compared(alone(0.8, {}), slow(4, misfits={}), slow(8, misfits={}))
+    assert posterior.unexplained > posterior.of_cause("slow-link")
 
 
 def test_a_kind_that_cannot_be_compared_explains_nothing() -> None:
-    found = compared(alone(), slow(4, misfits={**RIGHT, "stalls": None}))
-    assert found.of_cause("slow-link") < compared(alone(), slow(4)).of_cause("slow-link")
+    posterior = compared(alone(), slow(4, misfits={**RIGHT, "stalls": None}))
+    assert posterior.of_cause("slow-link") < compared(alone(), slow(4)).of_cause("slow-link")
     # One that says nothing without hidden causes is left out for all.
     blind = {**NONE, "stalls": None}
     assert compared(alone(0.7, blind), slow(4)).model.kinds == ("calls", "sends")
@@ -178,8 +178,8 @@ def test_unusual_hypotheses_must_agree_better() -> None:
         slow(4),
         replace(slow(4), machine=("round-robin", "random"), log_prior=np.log(0.1)),
     )
-    found = compared(alone(), usual, rare)
-    assert found.best.machine == usual.machine
+    posterior = compared(alone(), usual, rare)
+    assert posterior.best.machine == usual.machine
     better = replace(rare, outcome=outcome(1.0, {kind: 0.1 * m for kind, m in RIGHT.items()}))
     rough = replace(usual, outcome=outcome(1.0, {kind: 5.0 * m for kind, m in RIGHT.items()}))
     assert compared(alone(), rough, better).best.machine == rare.machine
@@ -228,33 +228,33 @@ def test_unknown_and_known_faults_change_evidence_alike() -> None:
             alone_ps=round(0.5 * MEASURED),
             outcome=replace(cable.outcome, change=dict.fromkeys(misfits, change)),
         )
-        known = {"calls": 0.004, "sends": 0.1, "stalls": 0.1}
-        return compared(alone(0.5, known), cable)
+        usual = {"calls": 0.004, "sends": 0.1, "stalls": 0.1}
+        return compared(alone(0.5, usual), cable)
 
     # Misfit of a fault of half of the time, over the square of that share.
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
     cable = replace(slow(4), alone_ps=round(0.5 * MEASURED))
     cable = replace(cable, outcome=replace(cable.outcome, change={"calls": 0.2}))
-    assert typical_of_faults([alone(), cable], model, lambda found: found.change) == {
+    assert typical_of_faults([alone(), cable], model, lambda fault: fault.change) == {
         "calls": pytest.approx(0.8)
     }
-    assert typical_of_faults([alone()], model, lambda found: found.change) == {}
+    assert typical_of_faults([alone()], model, lambda fault: fault.change) == {}
     # A small change agrees with the evidence better than the cable; a usual one does not.
     assert with_change(0.0).unexplained > 0.3
     assert with_change(0.2).of_cause("slow-link") > 0.85
     # All times may have grown by the same factor, which is unusual. Unknown settings change what a
     # fault does, found or not.
     model = ErrorModel.of(MEASURED, [[alone(0.7, RIGHT).outcome]], lossy=False)
-    known = [alone(0.7, RIGHT), replace(cable, outcome=replace(cable.outcome, elapsed_ps=650_000))]
-    assert Posterior(known, model, PRIOR).unexplained > 0.9
+    tried = [alone(0.7, RIGHT), replace(cable, outcome=replace(cable.outcome, elapsed_ps=650_000))]
+    assert Posterior(tried, model, PRIOR).unexplained > 0.9
 
     def error(settings: float) -> float:
         outcome = replace(cable.outcome, sensitivity={"calls": settings})
-        found = Posterior([known[0], replace(cable, outcome=outcome)], model, PRIOR)
+        posterior = Posterior([tried[0], replace(cable, outcome=outcome)], model, PRIOR)
         return next(
-            one.hypothesis.outcome.sensitivity["calls"]
-            for one in found.weighed
-            if one.hypothesis.unexplained and not one.hypothesis.slow
+            weighed.hypothesis.outcome.sensitivity["calls"]
+            for weighed in posterior.weighed
+            if weighed.hypothesis.unexplained and not weighed.hypothesis.slow
         )
 
     # Of a fault of half of the time; 30 % are missing.
@@ -263,17 +263,21 @@ def test_unknown_and_known_faults_change_evidence_alike() -> None:
 
 def test_counted_traffic_costs_at_most_twice_its_simulation() -> None:
     model = ErrorModel(MEASURED)
-    ways = [replace(alone(ratio), bursts=bursts) for bursts, ratio in ((4, 0.9), (16, 0.8))]
-    between = came_otherwise(ways, 700_000, model)
-    assert {one.outcome.elapsed_ps for one in between} == {MEASURED}
-    assert [one.bursts for one in between] == [4, 16]
+    arrangements = [replace(alone(ratio), bursts=bursts) for bursts, ratio in ((4, 0.9), (16, 0.8))]
+    between = came_otherwise(arrangements, 700_000, model)
+    assert {hypothesis.outcome.elapsed_ps for hypothesis in between} == {MEASURED}
+    assert [hypothesis.bursts for hypothesis in between] == [4, 16]
     wide = np.log(1.1 / 0.7) / (np.sqrt(2 * np.pi) * model.time_error)
     assert between[0].log_prior == pytest.approx(-np.log(wide))
     # It cannot explain more than that, and costs nothing where the run is shorter without it.
-    assert came_otherwise(ways, 850_000, model) == [] == came_otherwise(ways, MEASURED, model)
+    assert (
+        came_otherwise(arrangements, 850_000, model)
+        == []
+        == came_otherwise(arrangements, MEASURED, model)
+    )
     # A range as narrow as the error of the time is no assumption.
     close = came_otherwise([alone(0.99)], 970_000, model)
-    assert [one.log_prior for one in close] == [0.0]
+    assert [hypothesis.log_prior for hypothesis in close] == [0.0]
 
 
 def test_an_unclear_place_leaves_the_time_unexplained() -> None:
@@ -305,14 +309,14 @@ def test_unknown_settings_disprove_no_hypothesis() -> None:
     chaotic = {"calls": 0.03, "sends": 0.05, "stalls": 0.0}
     misfits = {"calls": 0.03, "sends": 0.05, "stalls": 0.01}
 
-    def found(sensitivity: Mapping[str, float]) -> Posterior:
+    def weigh(sensitivity: Mapping[str, float]) -> Posterior:
         cable = slow(4, misfits=misfits)
         cable = replace(cable, outcome=replace(cable.outcome, sensitivity=sensitivity))
         other = not_tried([alone()], model, PRIOR, sensitivity)
         return Posterior([alone(), cable, *other], model, PRIOR)
 
-    assert found({}).unexplained > 0.9
-    assert found(chaotic).of_cause("slow-link") > 0.7
+    assert weigh({}).unexplained > 0.9
+    assert weigh(chaotic).of_cause("slow-link") > 0.7
     # Of two hypotheses that agree equally well, the one that is precise is more probable.
     sharp, vague = outcome(1.0, RIGHT), replace(outcome(1.0, RIGHT), sensitivity=chaotic)
     assert model.log_shape(sharp) > model.log_shape(vague) + 2
@@ -321,36 +325,38 @@ def test_unknown_settings_disprove_no_hypothesis() -> None:
 
 
 def test_traffic_arrangements_disprove_no_cable() -> None:
-    def charged(hypothesis: Hypothesis, ways: int) -> Hypothesis:
-        return replace(hypothesis, log_prior=-math.log(ways))
+    def charged(hypothesis: Hypothesis, n_arrangements: int) -> Hypothesis:
+        return replace(hypothesis, log_prior=-math.log(n_arrangements))
 
     fair = {"calls": 0.01, "sends": 0.01, "stalls": 0.02}
     without = [replace(alone(), bursts=bursts) for bursts in (None, 4, 8, 16, 32, 64)]
-    many = [charged(one, 6) for one in without]
+    many = [charged(hypothesis, 6) for hypothesis in without]
     cable = replace(slow(4, misfits=fair), bursts=None)
-    model = ErrorModel.of(MEASURED, [[one.outcome for one in many]], lossy=False)
+    model = ErrorModel.of(MEASURED, [[hypothesis.outcome for hypothesis in many]], lossy=False)
 
-    def probability(ways: list[Hypothesis], tried: list[Hypothesis]) -> float:
-        known = over_arrangements([*ways, *tried], ways, model, PRIOR)
-        open_ones = not_tried(ways, model, PRIOR)
-        return Posterior([*known, *open_ones], model, PRIOR).of_cause("slow-link")
+    def probability(arrangements: list[Hypothesis], tried: list[Hypothesis]) -> float:
+        hypotheses = over_arrangements([*arrangements, *tried], arrangements, model, PRIOR)
+        open_ones = not_tried(arrangements, model, PRIOR)
+        return Posterior([*hypotheses, *open_ones], model, PRIOR).of_cause("slow-link")
 
     one_way = probability(without[:1], [cable])
     assert 0.1 < one_way < 0.9
     assert probability(many, [charged(cable, 6)]) == pytest.approx(one_way, rel=1e-6)
     # Tried with each of them, it counts with each.
-    each = [charged(replace(cable, bursts=one.bursts), 6) for one in without]
+    each = [charged(replace(cable, bursts=hypothesis.bursts), 6) for hypothesis in without]
     assert probability(many, each) == pytest.approx(one_way, rel=1e-6)
 
 
 def test_an_arrangement_without_cable_is_not_preferred() -> None:
-    ways = [
+    arrangements = [
         replace(alone(misfits=RIGHT), log_prior=-math.log(2)),
         replace(alone(), bursts=4, log_prior=-math.log(2)),
     ]
-    model = ErrorModel.of(MEASURED, [[one.outcome for one in ways]], lossy=False)
+    model = ErrorModel.of(
+        MEASURED, [[hypothesis.outcome for hypothesis in arrangements]], lossy=False
+    )
     cable = replace(slow(4), log_prior=-math.log(2))
-    *_, now = over_arrangements([*ways, cable], ways, model, PRIOR)
+    *_, now = over_arrangements([*arrangements, cable], arrangements, model, PRIOR)
     assert now.log_prior == pytest.approx(-math.log(2), abs=0.01)  # The other hardly agrees.
 
 
@@ -367,7 +373,9 @@ def test_fitted_rates_are_not_supplemented() -> None:
     """A cable that agrees best at a rate that leaves time open does not explain that time."""
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
     screened = [slow(4, ratio=0.8, gbps=rate) for rate in (40.0, 50.0)]
-    assert {one.outcome.elapsed_ps for one in at_other_rates(screened, model, PRIOR)} == {MEASURED}
+    assert {
+        hypothesis.outcome.elapsed_ps for hypothesis in at_other_rates(screened, model, PRIOR)
+    } == {MEASURED}
     fitted = [*screened, slow(4, ratio=0.75, gbps=60.0)]
     assert at_other_rates(fitted, model, PRIOR) == []
 

@@ -40,11 +40,11 @@ def program(amount: np.ndarray) -> Program:
 def fault(amount: np.ndarray) -> float:
     """Probability that interruptions are a fault."""
     elapsed = int(amount.sum(axis=1).mean() / 0.8)
-    found = Interruptions.of(program(amount), elapsed)
-    return float(found.probability[found.share >= FAULT].sum())
+    interruptions = Interruptions.of(program(amount), elapsed)
+    return float(interruptions.probability[interruptions.share >= FAULT].sum())
 
 
-def own(mean_ms: float, deviation: float) -> np.ndarray:
+def vary_computations(mean_ms: float, deviation: float) -> np.ndarray:
     """Computations that vary by themselves, by normal errors."""
     rng = np.random.default_rng(5)
     varied = mean_ms * MS * (1.0 + deviation * rng.standard_normal((RANKS, ROUNDS)))
@@ -56,35 +56,35 @@ def interrupted(mean_ms: float, share: float, length_us: float) -> np.ndarray:
     rng = np.random.default_rng(6)
     number = rng.poisson(share * mean_ms * 1000.0 / length_us, (RANKS, ROUNDS))
     stolen = [[rng.exponential(length_us * 1e6, n).sum() for n in row] for row in number]
-    return own(mean_ms, 0.001) + np.array(stolen)
+    return vary_computations(mean_ms, 0.001) + np.array(stolen)
 
 
 def test_steady_computations_contain_no_interruptions() -> None:
-    assert fault(own(1.0, 0.002)) < 0.002
-    assert fault(own(200.0, 0.001)) < 0.002
+    assert fault(vary_computations(1.0, 0.002)) < 0.002
+    assert fault(vary_computations(200.0, 0.001)) < 0.002
 
 
 def test_long_computations_that_vary_may_contain_interruptions() -> None:
     """They could be the program's own: a probability, not a finding."""
-    unsteady, hidden = fault(own(200.0, 0.02)), fault(interrupted(200.0, 0.2, 300.0))
+    unsteady, hidden = fault(vary_computations(200.0, 0.02)), fault(interrupted(200.0, 0.2, 300.0))
     assert 0.01 < unsteady < hidden < 0.5
     assert hidden > UNUSUAL
 
 
 def test_rare_interruptions_cost_what_they_take() -> None:
     amount = interrupted(1.0, 0.1, 400.0)
-    found = Interruptions.of(program(amount), int(amount.sum(axis=1).mean()))
-    mean = float((found.share * found.probability).sum())
-    assert found.probability.sum() > 0.9 and 0.04 < mean < 0.2
+    interruptions = Interruptions.of(program(amount), int(amount.sum(axis=1).mean()))
+    mean = float((interruptions.share * interruptions.probability).sum())
+    assert interruptions.probability.sum() > 0.9 and 0.04 < mean < 0.2
 
 
 def test_work_that_all_ranks_share_is_no_interruption() -> None:
     steps = np.random.default_rng(7).exponential(0.1, ROUNDS)
-    assert fault(own(50.0, 0.001) * (1.0 + steps[None, :])) < 0.01
+    assert fault(vary_computations(50.0, 0.001) * (1.0 + steps[None, :])) < 0.01
 
 
 def test_a_few_repetitions_show_nothing() -> None:
-    found = Interruptions.of(program(own(1.0, 0.1)[:, :3]), MS)
-    assert not len(found.share)
+    interruptions = Interruptions.of(program(vary_computations(1.0, 0.1)[:, :3]), MS)
+    assert not len(interruptions.share)
     rng = np.random.default_rng(1)
-    assert not found.draw(rng, 10).any() and found.likely_share() == 0.0
+    assert not interruptions.draw(rng, 10).any() and interruptions.likely_share() == 0.0

@@ -57,17 +57,17 @@ def diagnosed(
     trace: Path, patch: pytest.MonkeyPatch
 ) -> tuple[tb.DiagnosisResult, int, list[ScenarioWithEvidence]]:
     """The diagnosis, how many simulations it took, and what the evidence explained."""
-    simulated, found = list[Any](), list[ScenarioWithEvidence]()
+    simulated, explained = list[Any](), list[ScenarioWithEvidence]()
     engine: Any = sys.modules[execute.__module__]
     run, add = engine._EngineRun._simulate, explain.add_evidence
 
-    def counted(self: Any, *given: Any, **named: Any) -> Any:
+    def counted(self: Any, *arguments: Any, **named: Any) -> Any:
         simulated.append(self)
-        return run(self, *given, **named)
+        return run(self, *arguments, **named)
 
-    def noted(*given: Any, **named: Any) -> ScenarioWithEvidence:
-        found.append(add(*given, **named))
-        return found[-1]
+    def noted(*arguments: Any, **named: Any) -> ScenarioWithEvidence:
+        explained.append(add(*arguments, **named))
+        return explained[-1]
 
     patch.setattr(engine._EngineRun, "_simulate", counted)
     patch.setattr(sys.modules[tb.diagnose.__module__], "add_evidence", noted)
@@ -75,7 +75,7 @@ def diagnosed(
     patch.setattr(search, "MIN_STRETCHES", 1)
     scenario = {"fabric": FABRIC, "job": [{"trace": str(trace)}], "seed": 3}
     result = tb.diagnose(scenario, seeds=2, methods=["block"], remedies=["placement"], threads=1)
-    return result, len(simulated), found
+    return result, len(simulated), explained
 
 
 @pytest.mark.slow
@@ -83,8 +83,8 @@ def test_cached_predictions_give_the_same_answer(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        known, fewer, _ = diagnosed(trace, patch)
-    assert known.diagnosis.explanation is not None
+        cached, fewer, _ = diagnosed(trace, patch)
+    assert cached.diagnosis.explanation is not None
 
     def again(_: Any, __: Any, simulate: Callable[[], tuple[Any, bool]]) -> Any:
         return simulate()[0]
@@ -93,8 +93,8 @@ def test_cached_predictions_give_the_same_answer(
         patch.setattr(KnownPredictions, "find_or", again)
         patch.setattr(Comparisons, "of_links", property(lambda _: True))
         patch.setattr(explain, "_others", lambda *_: [])
-        whole, more, _ = diagnosed(trace, patch)
-    assert known.diagnosis == whole.diagnosis
+        repeated, more, _ = diagnosed(trace, patch)
+    assert cached.diagnosis == repeated.diagnosis
     # Calls block, so adapters never have a choice.
     assert fewer < 0.75 * more, (fewer, more)
 
@@ -104,9 +104,9 @@ def test_the_search_does_not_repeat_the_expected_run(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = []
-    for known in (True, False):
+    for probeless in (True, False):
         with monkeypatch.context() as patch:
-            patch.setattr(explain, "has_no_probes", lambda _, known=known: known)
+            patch.setattr(explain, "has_no_probes", lambda _, probeless=probeless: probeless)
             result, simulations, _ = diagnosed(trace, patch)
             counts.append((simulations, result.diagnosis))
     assert counts[0][0] == counts[1][0] - 1 and counts[0][1] == counts[1][1]
@@ -115,11 +115,11 @@ def test_the_search_does_not_repeat_the_expected_run(
 def test_search_runs_belong_to_the_explained_scenario(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def same(one: Run, other: Run) -> None:
-        assert one.summary == other.summary and one.notes == other.notes
-        assert one.scenario == other.scenario
+    def same(first: Run, other: Run) -> None:
+        assert first.summary == other.summary and first.notes == other.notes
+        assert first.scenario == other.scenario
         for name, table in other.tables.items():
-            assert one.tables[name].equals(table), name
+            assert first.tables[name].equals(table), name
 
     with monkeypatch.context() as patch:
         _, _, (explained,) = diagnosed(trace, patch)

@@ -35,25 +35,30 @@ def with_engine(prepared: PreparedScenario, **settings: Any) -> PreparedScenario
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
-def asked(known: KnownPredictions[str], *times: tuple[Conditions, str, bool]) -> list[str]:
+def asked(predictions: KnownPredictions[str], *times: tuple[Conditions, str, bool]) -> list[str]:
     """Answers to questions, each with what would be simulated, and whether adapters share."""
 
     def simulated(answer: str, shared: bool) -> Callable[[], tuple[str, bool]]:
         return lambda: (answer, shared)
 
-    return [known.find_or(one, simulated(answer, shared)) for one, answer, shared in times]
+    return [
+        predictions.find_or(conditions, simulated(answer, shared))
+        for conditions, answer, shared in times
+    ]
 
 
 def test_a_prediction_is_simulated_once(prepared: PreparedScenario) -> None:
-    one = Conditions.of(prepared).with_change(SlowLink(3, 10.0))
+    first = Conditions.of(prepared).with_change(SlowLink(3, 10.0))
     other = Conditions.of(prepared).with_change(SlowLink(3, 10.5))
-    known = KnownPredictions[str]()
-    found = asked(known, (one, "first", True), (one, "again", True), (other, "other", True))
-    assert found == ["first", "first", "other"]
+    predictions = KnownPredictions[str]()
+    answers = asked(
+        predictions, (first, "first", True), (first, "again", True), (other, "other", True)
+    )
+    assert answers == ["first", "first", "other"]
 
 
 @pytest.mark.parametrize(
-    ("shared", "injection", "found"),
+    ("shared", "injection", "answer"),
     [
         (False, "round-robin", "fifo"),
         (True, "round-robin", "round-robin"),
@@ -61,15 +66,18 @@ def test_a_prediction_is_simulated_once(prepared: PreparedScenario) -> None:
     ],
 )
 def test_adapters_without_choice_predict_the_same(
-    prepared: PreparedScenario, shared: bool, injection: str, found: str
+    prepared: PreparedScenario, shared: bool, injection: str, answer: str
 ) -> None:
-    one, other = (
+    first, other = (
         Conditions.of(with_engine(prepared, injection=name)) for name in ("fifo", injection)
     )
-    known = KnownPredictions[str]()
-    assert asked(known, (one, "fifo", shared), (other, injection, False)) == ["fifo", found]
+    predictions = KnownPredictions[str]()
+    assert asked(predictions, (first, "fifo", shared), (other, injection, False)) == [
+        "fifo",
+        answer,
+    ]
     # Each keeps its own answer.
-    assert asked(known, (one, "again", True), (other, "again", True)) == ["fifo", found]
+    assert asked(predictions, (first, "again", True), (other, "again", True)) == ["fifo", answer]
 
 
 def test_all_that_determines_a_simulation_is_a_condition(prepared: PreparedScenario) -> None:
@@ -89,6 +97,6 @@ def test_all_that_determines_a_simulation_is_a_condition(prepared: PreparedScena
         prepared.with_program(prepare(prepared.scenario).observed.program),
         prepared.with_other_traffic("other", [(0, 0, 1, 4096)]),
     ]
-    assert len({Conditions.of(one) for one in different}) == len(different)
+    assert len({Conditions.of(scenario) for scenario in different}) == len(different)
     machine = MachineModel(with_engine(prepared, injection="round-robin"), 0.0, ())
     assert machine.conditions.key == Conditions.of(prepared).key

@@ -14,23 +14,23 @@ S = 10**12
 
 def cost(cause: str, seconds: float, total_s: float = 10.0) -> Cost:
     ps = round(seconds * S)
-    told: dict[str, Any] = {"subject": "", "evidence": "", "rests_on": ("counters",)}
-    return Cost(cause=cause, ps=ps, low_ps=ps, high_ps=ps, share=seconds / total_s, **told)
+    fields: dict[str, Any] = {"subject": "", "evidence": "", "rests_on": ("counters",)}
+    return Cost(cause=cause, ps=ps, low_ps=ps, high_ps=ps, share=seconds / total_s, **fields)
 
 
 def test_a_run_without_slow_cable_exceeds_the_model() -> None:
     """10 s measured and expected, 4 s without the cable in the model: 4.8 s under TCP."""
-    (found,) = with_lossy_costs([cost("slow-link", 6.0)], 10 * S, 10 * S, 1.0)
-    assert found.ps == pytest.approx(5.2 * S) and found.share == pytest.approx(0.52)
-    assert found.low_ps == pytest.approx(3.93 * S, rel=0.01)
-    assert found.high_ps == pytest.approx(6.21 * S, rel=0.01)
+    (lossy_cost,) = with_lossy_costs([cost("slow-link", 6.0)], 10 * S, 10 * S, 1.0)
+    assert lossy_cost.ps == pytest.approx(5.2 * S) and lossy_cost.share == pytest.approx(0.52)
+    assert lossy_cost.low_ps == pytest.approx(3.93 * S, rel=0.01)
+    assert lossy_cost.high_ps == pytest.approx(6.21 * S, rel=0.01)
 
 
 def test_unexpected_time_widens_the_range_only() -> None:
     """The model explains 1 s of other traffic; up to 3 s more may be due to it."""
-    (found,) = with_lossy_costs([cost("other-traffic", 1.0)], 10 * S, 6 * S, 1.0)
-    assert found.ps == 1 * S
-    assert found.low_ps == 1 * S and found.high_ps == pytest.approx(5.26 * S, rel=0.01)
+    (lossy_cost,) = with_lossy_costs([cost("other-traffic", 1.0)], 10 * S, 6 * S, 1.0)
+    assert lossy_cost.ps == 1 * S
+    assert lossy_cost.low_ps == 1 * S and lossy_cost.high_ps == pytest.approx(5.26 * S, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,18 @@ def test_a_full_link_needs_at_most_the_run(busy_s: float, more_s: float) -> None
 
 def test_small_and_joint_costs_stay() -> None:
     minor = [cost("slow-link", 6.0), cost("other-traffic", 0.1), cost("noise", 0.3)]
-    found = {one.cause: one for one in with_lossy_costs(minor, 10 * S, 10 * S, 1.0)}
-    assert found["slow-link"].ps < 6 * S and found["noise"] == minor[2]
-    assert found["other-traffic"] == minor[1]
+    costs = {
+        lossy_cost.cause: lossy_cost for lossy_cost in with_lossy_costs(minor, 10 * S, 10 * S, 1.0)
+    }
+    assert costs["slow-link"].ps < 6 * S and costs["noise"] == minor[2]
+    assert costs["other-traffic"] == minor[1]
     both = [cost("slow-link", 6.0), cost("other-traffic", 2.0)]
     assert with_lossy_costs(both, 10 * S, 10 * S, 1.0) == both
 
 
 def test_the_largest_cost_stays_first() -> None:
-    told = [cost("slow-link", 2.0), cost("noise", 1.9)]
-    assert [one.cause for one in with_lossy_costs(told, 10 * S, 10 * S, 1.0)] == [
+    costs = [cost("slow-link", 2.0), cost("noise", 1.9)]
+    assert [lossy_cost.cause for lossy_cost in with_lossy_costs(costs, 10 * S, 10 * S, 1.0)] == [
         "noise",
         "slow-link",
     ]

@@ -54,9 +54,9 @@ class Truth:
 
     def profile(self, noise: float = 0.0) -> CallProfile:
         """Times in calls with noise on each stretch; those of a rank's rounds are one site."""
-        found = times_between_computations(self.run, self.program)
-        assert found is not None
-        durations, counts = found
+        stretches = times_between_computations(self.run, self.program)
+        assert stretches is not None
+        durations, counts = stretches
         rank = np.repeat(np.arange(len(counts)), counts)
         durations = durations * (1.0 + noise * np.random.default_rng(5).standard_normal(len(rank)))
         first = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -66,8 +66,8 @@ class Truth:
         times = np.bincount(rank[site >= 0], minlength=len(counts)).astype(np.float64)
         quantiles = site_quantiles(site[site >= 0], durations[site >= 0], len(counts))
         names = ["MPI_Waitall"] * len(counts)
-        whole = np.ones(len(counts), np.bool_)
-        return CallProfile(ranks, times, quantiles, names, site, counts, durations, whole)
+        complete = np.ones(len(counts), np.bool_)
+        return CallProfile(ranks, times, quantiles, names, site, counts, durations, complete)
 
 
 def truth(slow: str | None, rate: str = "") -> Truth:
@@ -77,8 +77,8 @@ def truth(slow: str | None, rate: str = "") -> Truth:
     if slow is not None:
         data["fabric"] = {**KNOWN["fabric"], "degraded": [{"cable": slow, "rate": rate}]}
     prepared = prepare(parse(data))
-    known = prepare(parse({**KNOWN, "seed": 1}))
-    placed = Change(placement=known.observed.node, computations=True, measure=True)
+    scenario = prepare(parse({**KNOWN, "seed": 1}))
+    placed = Change(placement=scenario.observed.node, computations=True, measure=True)
     return Truth(make_evaluate(prepared)(placed), prepared.observed.program)
 
 
@@ -97,7 +97,7 @@ CALLS, SENDS, STALLS = Off("calls"), Off("sends"), Off("stalls")
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What came of a search: the probabilities, and how many simulations it took."""
 
     posterior: Posterior
@@ -112,11 +112,11 @@ class Found:
     def credible(self) -> list[Weighed]:
         """Credible hypotheses with slow cables, whatever they leave unexplained."""
         return [
-            one
-            for one in self.posterior.credible()
-            if one.hypothesis.slow
-            and not one.hypothesis.unexplained
-            and not one.hypothesis.otherwise
+            weighed
+            for weighed in self.posterior.credible()
+            if weighed.hypothesis.slow
+            and not weighed.hypothesis.unexplained
+            and not weighed.hypothesis.otherwise
         ]
 
 
@@ -149,7 +149,7 @@ def search(
     measure: bool = False,
     ahead: tuple[int, ...] = (),
     most_trials: int = 1000,
-) -> Found:
+) -> SearchResult:
     """Search for slow cables, and compare all that was tried."""
     compare = Comparisons(kinds)
     healthy = compare(evaluate(Change(computations=True, measure=measure)))
@@ -164,13 +164,13 @@ def search(
         trials, suspects, fabric.link_reverse, partial(parallel_links, fabric), ahead
     )
     tried = [*search.screen(), *search.refine()]
-    hypotheses = [Hypothesis(MACHINE, one.outcome, one.cables) for one in tried]
+    hypotheses = [Hypothesis(MACHINE, trial.outcome, trial.cables) for trial in tried]
     others = at_other_rates(hypotheses, model, prior)
     posterior = Posterior([Hypothesis(MACHINE, healthy), *hypotheses, *others], model, prior)
-    return Found(posterior, len(tried))
+    return SearchResult(posterior, len(tried))
 
 
-def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[Found, Any]:
+def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[SearchResult, Any]:
     prepared = prepare(parse({**KNOWN, "seed": 1}))
     evaluate = make_evaluate(prepared)
     expected = evaluate(Change(computations=True, measure=True))
@@ -189,7 +189,7 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[Found, 
         np.add.at(sums, rows["link"].to_numpy(), rows["stall_ps"].to_numpy())
         full = np.zeros(fabric.n_links, np.bool_)
         comparisons.append(PortStalls(sums, full, seen.run.elapsed_ps, np.zeros(fabric.n_links)))
-    found = search(
+    search_result = search(
         evaluate,
         comparisons,
         cables.tolist(),
@@ -197,7 +197,7 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[Found, 
         measured_ps=seen.run.elapsed_ps,
         measure=stalls,
     )
-    return found, fabric
+    return search_result, fabric
 
 
 @pytest.mark.parametrize(
@@ -205,12 +205,12 @@ def searched(seen: Truth, *, stalls: bool, noise: float = 0.03) -> tuple[Found, 
     [("leaf1[5]", 20.0, True), ("leaf2[1]", 25.0, False)],
 )
 def test_a_slow_cable_is_found_with_its_rate(cable: str, gbps: float, stalls: bool) -> None:
-    found, fabric = searched(truth(cable, f"{gbps} Gb/s"), stalls=stalls)
-    ((link, rate, _),) = found.cables
+    search_result, fabric = searched(truth(cable, f"{gbps} Gb/s"), stalls=stalls)
+    ((link, rate, _),) = search_result.cables
     ends = {fabric.link_name(link), fabric.link_name(int(fabric.link_reverse[link]))}
     assert any(name.startswith(f"{cable} ") for name in ends), ends
     assert rate == pytest.approx(gbps, rel=0.2)
-    assert found.posterior.of_cause("slow-link") > 0.8
+    assert search_result.posterior.of_cause("slow-link") > 0.8
 
 
 def test_one_kind_of_evidence_suffices_for_trials() -> None:
@@ -233,8 +233,8 @@ def test_one_kind_of_evidence_suffices_for_trials() -> None:
 
 def test_nothing_is_found_in_a_healthy_run() -> None:
     """Noise in the times of calls is no cable."""
-    found, _ = searched(truth(None), stalls=False, noise=0.2)
-    assert not found.cables and found.posterior.of_cause("slow-link") < 0.1
+    search_result, _ = searched(truth(None), stalls=False, noise=0.2)
+    assert not search_result.cables and search_result.posterior.of_cause("slow-link") < 0.1
 
 
 def test_a_protocol_slowing_all_calls_is_no_cable() -> None:
@@ -256,22 +256,24 @@ def test_a_protocol_slowing_all_calls_is_no_cable() -> None:
     )
     fabric = prepared.fabric
     cables = np.flatnonzero(np.arange(fabric.n_links) < fabric.link_reverse)
-    found = search(
+    search_result = search(
         evaluate,
         [CallTimes(profile, seen.program)],
         cables.tolist(),
         fabric,
         measured_ps=round(1.4 * expected.elapsed_ps),
     )
-    assert not found.cables and found.posterior.of_cause("slow-link") < 0.5
+    assert not search_result.cables and search_result.posterior.of_cause("slow-link") < 0.5
 
 
 def test_nothing_to_compare_is_no_finding() -> None:
     prepared = prepare(parse({**KNOWN, "seed": 1}))
     evaluate = make_evaluate(prepared)
     healthy = evaluate(Change(computations=True))
-    found = search(evaluate, [], [0, 2], prepared.fabric, measured_ps=2 * healthy.elapsed_ps)
-    assert not found.cables and found.posterior.unexplained > 0.5
+    search_result = search(
+        evaluate, [], [0, 2], prepared.fabric, measured_ps=2 * healthy.elapsed_ps
+    )
+    assert not search_result.cables and search_result.posterior.unexplained > 0.5
 
 
 def cables_of(links: int) -> Any:
@@ -303,14 +305,14 @@ def test_the_cables_rate_reproduces_the_run() -> None:
         elapsed = round(800_000 / share) if share < 0.64 else 1_250_000
         return FakeRun(elapsed, 0.3 - 0.05 * min(max(share - 0.5, 0.0) / 0.08, 1.0))
 
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS],
         [0],
         cables_of(2),
         measured_ps=measured,
     )
-    assert found.posterior.best.outcome.elapsed_ps == pytest.approx(measured, rel=0.04)
+    assert search_result.posterior.best.outcome.elapsed_ps == pytest.approx(measured, rel=0.04)
 
 
 def test_no_unsimulatable_rate_is_tried() -> None:
@@ -343,16 +345,16 @@ def test_equal_waits_still_tell_the_cable() -> None:
         link, rate, _ = change.slow[0]
         return FakeRun(round(50_000_000 / rate), 0.0002 if link == 2 else 0.0019)
 
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS],
         [0, 2],
         cables_of(4),
         measured_ps=1_500_000,
     )
-    assert found.cables[0].link == 2
-    first, *others = found.credible
-    assert all(first.probability > 2 * one.probability for one in others)
+    assert search_result.cables[0].link == 2
+    first, *others = search_result.credible
+    assert all(first.probability > 2 * weighed.probability for weighed in others)
 
 
 def test_agreeing_evidence_hides_no_other_kind() -> None:
@@ -367,14 +369,14 @@ def test_agreeing_evidence_hides_no_other_kind() -> None:
             elapsed_ps=round(50_000_000 / rate), calls=0.002, sends=0.0025 if right else 0.2
         )
 
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS, SENDS],
         [0, 2],
         cables_of(4),
         measured_ps=1_500_000,
     )
-    assert found.cables[0].link == 2 and found.credible[0].probability > 0.45
+    assert search_result.cables[0].link == 2 and search_result.credible[0].probability > 0.45
 
 
 def test_the_last_cable_is_tried_despite_earlier_fits() -> None:
@@ -388,16 +390,16 @@ def test_the_last_cable_is_tried_despite_earlier_fits() -> None:
         off = 0.002 if link == right else 0.04
         return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=off, stalls=3 * off)
 
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS, STALLS],
         [*range(0, right, 2), right],
         cables_of(right + 2),
         measured_ps=1_500_000,
     )
-    assert found.cables[0].link == right and len(found.credible) == 1
+    assert search_result.cables[0].link == right and len(search_result.credible) == 1
     # Each once, and the rates of a few.
-    assert found.tried < 90
+    assert search_result.tried < 90
 
 
 def test_one_stalled_direction_identifies_its_cable() -> None:
@@ -410,9 +412,11 @@ def test_one_stalled_direction_identifies_its_cable() -> None:
 
     suspects, kinds = list(range(0, 40, 2)), [CALLS, STALLS]
     for ahead in ((), (5, 21)):
-        found = search(evaluate, kinds, suspects, cables_of(40), ahead=ahead, measured_ps=1_500_000)
-        assert len(found.credible) == 1
-        ((link, _, both),) = found.cables
+        search_result = search(
+            evaluate, kinds, suspects, cables_of(40), ahead=ahead, measured_ps=1_500_000
+        )
+        assert len(search_result.credible) == 1
+        ((link, _, both),) = search_result.cables
         assert (link, both) == (21, False)
 
 
@@ -425,22 +429,24 @@ def test_indistinguishable_cables_are_not_named() -> None:
         elapsed = round(50_000_000 / change.slow[0].gbps)
         return SimpleNamespace(elapsed_ps=elapsed, calls=0.0001, stalls=0.6)
 
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS, STALLS],
         list(range(0, 40, 2)),
         cables_of(40),
         measured_ps=1_500_000,
     )
-    assert found.posterior.of_cause("slow-link") < 0.5
+    assert search_result.posterior.of_cause("slow-link") < 0.5
 
 
-def search_by_misfit(misfit: Callable[[tuple[SlowLink, ...]], float], **limits: int) -> Found:
+def search_by_misfit(
+    misfit: Callable[[tuple[SlowLink, ...]], float], **limits: int
+) -> SearchResult:
     """Search 12 cables whose calls do not fit by ``misfit``, and whose stalls by three times it."""
 
     def evaluate(change: Change) -> Any:
         off = misfit(change.slow)
-        rates = [one.gbps for one in change.slow]
+        rates = [cable.gbps for cable in change.slow]
         return SimpleNamespace(
             elapsed_ps=round(50_000_000 / min(rates, default=50.0)), calls=off, stalls=3 * off
         )
@@ -457,17 +463,17 @@ def search_by_misfit(misfit: Callable[[tuple[SlowLink, ...]], float], **limits: 
 
 def test_two_cables_are_found_beside_a_good_one() -> None:
     def misfit(slow: tuple[SlowLink, ...]) -> float:
-        return {0: 0.09, 1: 0.06, 2: 0.001}[len({one.link for one in slow} & {4, 8})]
+        return {0: 0.09, 1: 0.06, 2: 0.001}[len({cable.link for cable in slow} & {4, 8})]
 
-    found = search_by_misfit(lambda slow: misfit(slow) if slow else 0.3)
-    assert {one.link for one in found.cables} == {4, 8}
+    search_result = search_by_misfit(lambda slow: misfit(slow) if slow else 0.3)
+    assert {cable.link for cable in search_result.cables} == {4, 8}
 
 
 def test_a_search_ends_after_its_trials() -> None:
-    found = search_by_misfit(
+    search_result = search_by_misfit(
         lambda slow: 0.1 + 0.001 * slow[0].link if slow else 0.3, most_trials=20
     )
-    assert 12 <= found.tried <= 24
+    assert 12 <= search_result.tried <= 24
 
 
 def test_a_port_confirmed_cable_precedes_a_direction() -> None:
@@ -480,7 +486,7 @@ def test_a_port_confirmed_cable_precedes_a_direction() -> None:
         stalls = 0.1 if right and both else 0.85
         return SimpleNamespace(elapsed_ps=round(50_000_000 / rate), calls=calls, stalls=stalls)
 
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS, STALLS],
         list(range(0, 24, 2)),
@@ -488,7 +494,7 @@ def test_a_port_confirmed_cable_precedes_a_direction() -> None:
         ahead=(4,),
         measured_ps=1_500_000,
     )
-    assert [tuple(one)[::2] for one in found.cables] == [(4, True)]
+    assert [tuple(cable)[::2] for cable in search_result.cables] == [(4, True)]
 
 
 @pytest.mark.parametrize("most_trials", [5, 100])
@@ -508,7 +514,7 @@ def test_alternative_links_are_named_once_beside_the_best(
     fabric = cables_of(24)
     fabric.link_up[[4, 8, 12, 16, 20]] = up
     getattr(fabric, end)[[4, 8, 12, 16]] = 99
-    found = search(
+    search_result = search(
         evaluate,
         [CALLS, STALLS],
         [0, 4, 8, 2],
@@ -516,16 +522,16 @@ def test_alternative_links_are_named_once_beside_the_best(
         measured_ps=1_500_000,
         most_trials=most_trials,
     )
-    named = {one.hypothesis.slow[0].link for one in found.credible}
+    named = {weighed.hypothesis.slow[0].link for weighed in search_result.credible}
     assert named == {4, 8, 12, 16}
 
 
 @pytest.mark.parametrize(("left", "named"), [(0.97, False), (0.05, True)])
 def test_useless_cables_leave_time_unexplained(left: float, named: bool) -> None:
-    found = search_by_misfit(
-        lambda slow: 0.3 * (left if {one.link for one in slow} & {4, 8} else 1.0)
+    search_result = search_by_misfit(
+        lambda slow: 0.3 * (left if {cable.link for cable in slow} & {4, 8} else 1.0)
     )
-    assert (found.posterior.of_cause("slow-link") > 0.5) == named
+    assert (search_result.posterior.of_cause("slow-link") > 0.5) == named
 
 
 @pytest.mark.parametrize("served", [0.0, 20.0, 60.0, 99.0])
@@ -540,20 +546,26 @@ def test_no_rate_below_a_served_one_is_tried(served: float) -> None:
         return Outcome(round(20_000_000 / rate), {"calls": max(0.3 - 2.5 / rate, 0.01)})
 
     fabric = cables_of(8)
-    known = np.zeros(8)
-    known[5] = served
+    served_gbps = np.zeros(8)
+    served_gbps[5] = served
     healthy = predict(Change())
     model = ErrorModel.of(2_000_000, [[healthy]], lossy=False)
     none = np.zeros(8, np.bool_)
-    prior = Prior(4, fabric.link_reverse, served_gbps=known, sound=none)
+    prior = Prior(4, fabric.link_reverse, served_gbps=served_gbps, sound=none)
     trials = trials_of(predict, model, prior, healthy, fabric)
     search = CableSearch(trials, [0, 2, 4, 6], fabric.link_reverse)
-    found = [*search.screen(), *search.refine()]
+    trials_made = [*search.screen(), *search.refine()]
     assert min(tried[0]) < 20.0
     # The other direction of the cable is slow alone, if it is.
-    both = [one.cables[0].gbps for one in found if one.cables[0].link == 4 and one.cables[0].both]
+    both = [
+        trial.cables[0].gbps
+        for trial in trials_made
+        if trial.cables[0].link == 4 and trial.cables[0].both
+    ]
     assert all(rate >= served for rate in both)
     assert bool(both) == (served < 95.0)
-    hypotheses = [Hypothesis(MACHINE, one.outcome, one.cables) for one in found]
-    for one in at_other_rates(hypotheses, model, prior):
-        assert all(slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in one.slow)
+    hypotheses = [Hypothesis(MACHINE, trial.outcome, trial.cables) for trial in trials_made]
+    for hypothesis in at_other_rates(hypotheses, model, prior):
+        assert all(
+            slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in hypothesis.slow
+        )

@@ -24,8 +24,8 @@ def test_adapters_alternate_messages_unless_configured() -> None:
     assert real.scenario.engine.injection == "round-robin"
     # What a run's folder keeps is what was simulated.
     assert tb.load_scenario(real.scenario).engine.injection == "round-robin"
-    told = {**EXCHANGE, "engine": {"injection": "fifo"}}
-    same = prepare(Source.of(told, seed=3).scenario)
+    in_order = {**EXCHANGE, "engine": {"injection": "fifo"}}
+    same = prepare(Source.of(in_order, seed=3).scenario)
     assert with_round_robin_adapters(same) is same
 
 

@@ -32,9 +32,9 @@ def samples(rows: list[tuple[int, int, int]]) -> pl.DataFrame:
 
 
 def test_links_come_by_their_congested_packets() -> None:
-    found = sampled_links(link_estimates(samples([(3, 100, 20), (5, 400, 40), (6, 0, 0)])), FABRIC)
-    assert [link.number for link in found] == [5, 3], "one without packets is not listed"
-    first = found[0]
+    links = sampled_links(link_estimates(samples([(3, 100, 20), (5, 400, 40), (6, 0, 0)])), FABRIC)
+    assert [link.number for link in links] == [5, 3], "one without packets is not listed"
+    first = links[0]
     assert first.link == FABRIC.link_name(5) and first.packets == 400
     assert first.congested_fraction == pytest.approx(0.1)
     assert first.low < 0.1 < first.high
@@ -43,6 +43,6 @@ def test_links_come_by_their_congested_packets() -> None:
 
 def test_the_list_is_limited_to_readable_length() -> None:
     many = [(link, 50, 1 + link) for link in range(min(FABRIC.n_links, 60))]
-    found = sampled_links(link_estimates(samples(many)), FABRIC)
-    assert len(found) == min(SAMPLED_LINKS, len(many))
-    assert found[0].number == many[-1][0]
+    links = sampled_links(link_estimates(samples(many)), FABRIC)
+    assert len(links) == min(SAMPLED_LINKS, len(many))
+    assert links[0].number == many[-1][0]

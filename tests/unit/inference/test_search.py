@@ -68,7 +68,7 @@ class Compared:
     def between(self, _: Any, others: list[Any]) -> dict[str, float]:
         if not hasattr(others[0], "variation"):
             return {"spread": BETWEEN_JOBS}
-        assert [one.variation for one in others] == list(SETTINGS)
+        assert [job.variation for job in others] == list(SETTINGS)
         return {"calls": 0.02 if varied[-1] == "fifo" else 0.0}
 
 
@@ -83,7 +83,7 @@ def explained(
     monkeypatch: pytest.MonkeyPatch,
     simulated: Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]],
     evidence: NetworkEvidence = COUNTED,
-    told: bool = False,
+    configured: bool = False,
     others: OtherJobs | None = None,
     tables: bool = False,
     delayed: list[tuple[float, Any]] | None = None,
@@ -103,8 +103,8 @@ def explained(
 
     def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
         run = scenario.scenario.engine
-        given = scenario.scenario.fabric.forwarding is not None
-        machine = run.injection, "forwarding tables" if given else run.routing
+        has_tables = scenario.scenario.fabric.forwarding is not None
+        machine = run.injection, "forwarding tables" if has_tables else run.routing
         seen.append(machine)
         job = len(scenario.scenario.job) > 1
         elapsed, misfit = simulated(machine, slow, job)
@@ -123,7 +123,7 @@ def explained(
             if change.variation is not None:
                 varied.append(scenario.scenario.engine.injection)
                 return SimpleNamespace(variation=change.variation, adapters_shared=True)
-            return outcome(scenario, tuple(one.link for one in change.slow))
+            return outcome(scenario, tuple(cable.link for cable in change.slow))
 
         return evaluate
 
@@ -141,23 +141,23 @@ def explained(
     monkeypatch.setattr(
         search,
         "assumed_messages",
-        lambda _, nodes, *rest: [(0, int(nodes[0]), int(nodes[1]), 4096)],
+        lambda _, nodes, *arguments: [(0, int(nodes[0]), int(nodes[1]), 4096)],
     )
     monkeypatch.setattr(HypothesisSpace, "recorded_on", lambda *_: True)
     case = make_case(evidence)
     case.compare = Compared()  # type: ignore[assignment]
     case.others = others or OtherJobs()
     first, second = (
-        with_tables(one) if tables else one
-        for one in (prepared("round-robin", **engine), prepared("fifo", **engine))
+        with_tables(turn) if tables else turn
+        for turn in (prepared("round-robin", **engine), prepared("fifo", **engine))
     )
-    return ExplanationSearch(case).explained(first, None if told else second), seen
+    return ExplanationSearch(case).explained(first, None if configured else second), seen
 
 
-def with_tables(one: Any) -> Any:
+def with_tables(turn: Any) -> Any:
     """The scenario with forwarding tables, which are not read here."""
-    fabric = one.scenario.fabric.model_copy(update={"forwarding": Path("lfts.txt")})
-    return replace(one, scenario=one.scenario.model_copy(update={"fabric": fabric}))
+    fabric = turn.scenario.fabric.model_copy(update={"forwarding": Path("lfts.txt")})
+    return replace(turn, scenario=turn.scenario.model_copy(update={"fabric": fabric}))
 
 
 def test_coarse_packets_rank_many_cables(
@@ -169,15 +169,17 @@ def test_coarse_packets_rank_many_cables(
 
     monkeypatch.setattr(search, "MIN_SUSPECTS", 12)
     monkeypatch.setattr(coarse_ranking, "FEWEST_KEPT", 3)
-    whole, _ = explained(monkeypatch, simulated)
+    exhaustive, _ = explained(monkeypatch, simulated)
     full = grains.count(None)
     ranked, _ = explained(monkeypatch, simulated, coarse=16 << 10)
     assert grains.count(16 << 10) > 16 and grains.count(None) <= full - 7
     # What was left out is not credible, so probabilities do not change.
-    assert ranked.of_cause("slow-link") == pytest.approx(whole.of_cause("slow-link"), abs=1e-6)
-    first = next(one for one in ranked.weighed if one.hypothesis.slow)
-    assert first.probability == pytest.approx(whole.weighed[2].probability, abs=1e-6)
-    assert first.hypothesis.slow == whole.weighed[2].hypothesis.slow and first.probability > 0.2
+    assert ranked.of_cause("slow-link") == pytest.approx(exhaustive.of_cause("slow-link"), abs=1e-6)
+    first = next(weighed for weighed in ranked.weighed if weighed.hypothesis.slow)
+    assert first.probability == pytest.approx(exhaustive.weighed[2].probability, abs=1e-6)
+    assert (
+        first.hypothesis.slow == exhaustive.weighed[2].hypothesis.slow and first.probability > 0.2
+    )
 
     explained(monkeypatch, lambda _, slow, __: (1000 if slow else 500, 0.15), coarse=16 << 10)
     assert set(grains) == {None}
@@ -193,20 +195,20 @@ def test_a_uniformly_slower_network_has_no_slow_link(
     none, _ = explained(monkeypatch, simulated)
     assert none.slower_machine[0] < 0.5 and none.best.slow
     monkeypatch.setattr(search, "slower_network", lambda *_: [(0.2, slower)])
-    found, _ = explained(monkeypatch, simulated)
-    chance, ways = found.slower_machine
-    assert chance > 0.9 and ways == (SlowerMachine(rates=0.2),)
+    posterior, _ = explained(monkeypatch, simulated)
+    chance, machines = posterior.slower_machine
+    assert chance > 0.9 and machines == (SlowerMachine(rates=0.2),)
     # Nothing of it is a cause, so the time stays unexplained.
-    assert not found.best.cause and found.best.slower is None
-    assert found.unexplained > 0.9 and found.of_cause("slow-link") < 0.1
+    assert not posterior.best.cause and posterior.best.slower is None
+    assert posterior.unexplained > 0.9 and posterior.of_cause("slow-link") < 0.1
 
 
 def test_slowing_all_links_reproduces_the_measured_time() -> None:
     seen = []
 
     def simulate(change: Change) -> Any:
-        ((_, rate), *rest) = change.limits
-        assert len(rest) == TURN.fabric.n_links - 1
+        ((_, rate), *other_limits) = change.limits
+        assert len(other_limits) == TURN.fabric.n_links - 1
         share = rate / float(TURN.fabric.link_gbps[0])
         seen.append(share)
         return SimpleNamespace(elapsed_ps=round(400 + 100 / share))
@@ -226,7 +228,7 @@ def test_raising_delays_reproduces_the_measured_time() -> None:
         return SimpleNamespace(elapsed_ps=round(400 + 50 * seen[-1]))
 
     runs = longer_delays(450, 1000, simulate)
-    assert seen == [2.0, pytest.approx(12.0)] and [one for one, _ in runs] == seen
+    assert seen == [2.0, pytest.approx(12.0)] and [delay for delay, _ in runs] == seen
     assert longer_delays(1000, 900, simulate)[1:] == []
 
 
@@ -238,12 +240,14 @@ def test_unstated_delays_leave_the_time_open(
     def simulated(*_: Any) -> tuple[int, float]:
         return 500, BAD
 
-    found, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)])
-    chance, ways = found.slower_machine
-    assert chance > 0.9 and ways == (SlowerMachine(delays=15.0),)
-    assert not found.best.cause and found.unexplained > 0.9
-    known, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)], send_delay="2 us")
-    assert known.slower_machine == (0.0, ())
+    posterior, _ = explained(monkeypatch, simulated, delayed=[(15.0, slower)])
+    chance, machines = posterior.slower_machine
+    assert chance > 0.9 and machines == (SlowerMachine(delays=15.0),)
+    assert not posterior.best.cause and posterior.unexplained > 0.9
+    with_stated_delay, _ = explained(
+        monkeypatch, simulated, delayed=[(15.0, slower)], send_delay="2 us"
+    )
+    assert with_stated_delay.slower_machine == (0.0, ())
 
 
 def test_links_of_equal_messages_are_tried_without_buffers(
@@ -259,15 +263,17 @@ def test_links_of_equal_messages_are_tried_without_buffers(
     buffers = [TURN.scenario.engine.buffer]
     predicted = HypothesisSpace.predicted
 
-    def noted(self: Any, machine: Any, *given: Any, **named: Any) -> Any:
+    def noted(self: Any, machine: Any, *arguments: Any, **named: Any) -> Any:
         buffers.append(machine.prepared.scenario.engine.buffer)
-        return predicted(self, machine, *given, **named)
+        return predicted(self, machine, *arguments, **named)
 
     monkeypatch.setattr(HypothesisSpace, "predicted", noted)
-    one, _ = explained(monkeypatch, simulated)
-    assert {place for w in one.weighed[:2] for place in w.hypothesis.places(one.reverse)} == {
-        (min(8, int(one.reverse[8])), None)
-    }
+    without_buffers, _ = explained(monkeypatch, simulated)
+    assert {
+        place
+        for w in without_buffers.weighed[:2]
+        for place in w.hypothesis.places(without_buffers.reverse)
+    } == {(min(8, int(without_buffers.reverse[8])), None)}
     both, _ = explained(monkeypatch, simulated, in_series=[10])
     assert min(buffers) == round(0.1 * TURN.scenario.engine.buffer)
     likely = {s.link for w in both.weighed if w.probability > 0.05 for s in w.hypothesis.slow}
@@ -297,17 +303,17 @@ def test_tables_that_take_too_long_may_be_unused(
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         return (1500, 1.0) if machine[1] == "forwarding tables" else (970, GOOD)
 
-    found, _ = explained(monkeypatch, simulated, tables=True)
-    assert found.best.machine == ("round-robin", "adaptive") and not found.best.cause
-    assert found.unexplained < 0.2
+    posterior, _ = explained(monkeypatch, simulated, tables=True)
+    assert posterior.best.machine == ("round-robin", "adaptive") and not posterior.best.cause
+    assert posterior.unexplained < 0.2
     agreeing, seen = explained(monkeypatch, lambda *_: (970, GOOD), tables=True)
     assert agreeing.best.machine[1] == "forwarding tables"
     assert {routing for _, routing in seen} == {"forwarding tables"}
 
 
 def test_nothing_is_sought_where_the_time_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, seen = explained(monkeypatch, lambda *_: (970, GOOD))
-    assert len(seen) == 2 and not found.best.cause and found.unexplained == 0.0
+    posterior, seen = explained(monkeypatch, lambda *_: (970, GOOD))
+    assert len(seen) == 2 and not posterior.best.cause and posterior.unexplained == 0.0
 
 
 def test_agreeing_adapters_are_taken_unless_configured(
@@ -316,10 +322,10 @@ def test_agreeing_adapters_are_taken_unless_configured(
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
         return (980, GOOD) if machine[0] == "fifo" else (700, BAD)
 
-    found, seen = explained(monkeypatch, simulated)
-    assert found.best.machine[0] == "fifo" and not found.best.cause and len(seen) == 2
-    told, _ = explained(monkeypatch, simulated, told=True)
-    assert told.best.machine[0] == "round-robin" and told.unexplained > 0.5
+    posterior, seen = explained(monkeypatch, simulated)
+    assert posterior.best.machine[0] == "fifo" and not posterior.best.cause and len(seen) == 2
+    of_configured, _ = explained(monkeypatch, simulated, configured=True)
+    assert of_configured.best.machine[0] == "round-robin" and of_configured.unexplained > 0.5
 
 
 def test_explaining_adapters_hide_no_slow_cable(
@@ -332,15 +338,15 @@ def test_explaining_adapters_hide_no_slow_cable(
             return 985, 0.009
         return (1000, GOOD) if slow == (8,) else (790, BAD)
 
-    found, _ = explained(monkeypatch, simulated)
-    assert [one.link for one in found.best.slow] == [8]
-    assert found.of_cause("slow-link") > 0.9
+    posterior, _ = explained(monkeypatch, simulated)
+    assert [cable.link for cable in posterior.best.slow] == [8]
+    assert posterior.of_cause("slow-link") > 0.9
 
     def in_order(machine: tuple[str, str], *_: Any) -> tuple[int, float]:
         return (985, 0.009) if machine[0] == "fifo" else (790, BAD)
 
-    found, _ = explained(monkeypatch, in_order)
-    assert not found.best.cause and found.best.machine[0] == "fifo"
+    posterior, _ = explained(monkeypatch, in_order)
+    assert not posterior.best.cause and posterior.best.machine[0] == "fifo"
 
 
 def test_disagreeing_lossy_calls_start_no_cable_search(
@@ -357,12 +363,12 @@ def test_disagreeing_lossy_calls_start_no_cable_search(
 def test_settings_add_error_to_sensitive_adapters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found, _ = explained(monkeypatch, lambda *_: (970, GOOD))
+    posterior, _ = explained(monkeypatch, lambda *_: (970, GOOD))
     assert varied == ["round-robin"] * 2 + ["fifo"] * 2
     calls = {
-        one.hypothesis.machine[0]: found.model.usual(one.hypothesis.outcome)["calls"]
-        for one in found.weighed
-        if not one.hypothesis.unexplained
+        weighed.hypothesis.machine[0]: posterior.model.usual(weighed.hypothesis.outcome)["calls"]
+        for weighed in posterior.weighed
+        if not weighed.hypothesis.unexplained
     }
     assert calls["fifo"] == pytest.approx(calls["round-robin"] + 0.02)
 
@@ -382,10 +388,10 @@ def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool],
 def test_missing_time_makes_a_slow_cable_tried(
     monkeypatch: pytest.MonkeyPatch, evidence: NetworkEvidence
 ) -> None:
-    found, _ = explained(monkeypatch, slow_cable(8), evidence)
-    assert [one.link for one in found.best.slow] == [8]
-    assert found.best.machine[0] == "round-robin"
-    assert found.of_cause("slow-link") > 0.9 and found.unexplained < 0.05
+    posterior, _ = explained(monkeypatch, slow_cable(8), evidence)
+    assert [cable.link for cable in posterior.best.slow] == [8]
+    assert posterior.best.machine[0] == "round-robin"
+    assert posterior.of_cause("slow-link") > 0.9 and posterior.unexplained < 0.05
 
 
 def test_the_second_adapters_get_the_best_cables(
@@ -401,9 +407,9 @@ def test_the_second_adapters_get_the_best_cables(
         right = slow == (24,)
         return 1000, (GOOD if machine[0] == "round-robin" else 0.7 * BAD) if right else BAD
 
-    found, seen = explained(monkeypatch, simulated, COUNTED)
-    assert [one.link for one in found.best.slow] == [24]
-    assert found.best.machine[0] == "round-robin" and found.of_cause("slow-link") > 0.9
+    posterior, seen = explained(monkeypatch, simulated, COUNTED)
+    assert [cable.link for cable in posterior.best.slow] == [24]
+    assert posterior.best.machine[0] == "round-robin" and posterior.of_cause("slow-link") > 0.9
     # All cables with the first kind.
     assert seen.index(("round-robin", "adaptive"), 2 + 2 * NETWORK_TRIALS) > 16
     turns = [machine for machine in seen[2:] if machine[0] == "round-robin"]
@@ -418,9 +424,11 @@ def test_an_unknown_job_competes_with_explaining_adapters(
             return 1000, 0.01
         return (1000, GOOD) if job else (850, BAD)
 
-    found, _ = explained(monkeypatch, simulated, NetworkEvidence())
-    assert 0.02 < found.of_cause("other-traffic") < 1.0
-    assert found.of_cause("other-traffic") + found.of_cause("") == pytest.approx(1.0, abs=0.01)
+    posterior, _ = explained(monkeypatch, simulated, NetworkEvidence())
+    assert 0.02 < posterior.of_cause("other-traffic") < 1.0
+    assert posterior.of_cause("other-traffic") + posterior.of_cause("") == pytest.approx(
+        1.0, abs=0.01
+    )
     # Counters would show the other job.
     counted, _ = explained(monkeypatch, simulated)
     assert counted.of_cause("other-traffic") == 0.0
@@ -433,17 +441,23 @@ def test_an_unknown_job_is_tried_without_counters_alone(monkeypatch: pytest.Monk
         return (1000 if slow else 850), BAD
 
     alone, _ = explained(monkeypatch, simulated, NetworkEvidence())
-    assert all(one.hypothesis.job is None for one in explained(monkeypatch, simulated)[0].weighed)
+    assert all(
+        weighed.hypothesis.job is None for weighed in explained(monkeypatch, simulated)[0].weighed
+    )
     # Where it sends is unknown: as drawn, or elsewhere, where calls agree as usual.
-    jobs = [one.hypothesis for one in alone.weighed if one.hypothesis.job is not None]
-    misfits = {one.job.place: one.outcome.misfits["calls"] for one in jobs if one.job}
-    sensitive = {one.outcome.sensitivity["calls"] for one in jobs}
+    jobs = [weighed.hypothesis for weighed in alone.weighed if weighed.hypothesis.job is not None]
+    misfits = {
+        hypothesis.job.place: hypothesis.outcome.misfits["calls"]
+        for hypothesis in jobs
+        if hypothesis.job
+    }
+    sensitive = {hypothesis.outcome.sensitivity["calls"] for hypothesis in jobs}
     # Unknown jobs differ from each other: no fault that was not tried agrees better than that.
-    open_ones = [one.hypothesis for one in alone.weighed if one.hypothesis.unexplained]
-    widest = max(one.outcome.sensitivity.get("spread", 0.0) for one in open_ones)
+    open_ones = [weighed.hypothesis for weighed in alone.weighed if weighed.hypothesis.unexplained]
+    widest = max(hypothesis.outcome.sensitivity.get("spread", 0.0) for hypothesis in open_ones)
     assert widest == pytest.approx(BETWEEN_JOBS)
     assert misfits == {False: GOOD, True: pytest.approx(MISFIT_ERROR["calls"] + max(sensitive))}
-    assert all(one.outcome.misfits["spread"] == GOOD for one in jobs)
+    assert all(hypothesis.outcome.misfits["spread"] == GOOD for hypothesis in jobs)
 
 
 @pytest.mark.parametrize("outside", [True, False])
@@ -478,11 +492,11 @@ def test_long_intervals_leave_other_traffic_open(
         lossy=False, mostly_outside=outside, sent_bytes=np.zeros(TURN.fabric.n_links)
     )
     evidence = NetworkEvidence(counters=counters)  # type: ignore[arg-type]
-    found, _ = explained(monkeypatch, simulated, evidence, others=OtherJobs(traffic))  # type: ignore[arg-type]
-    assert (found.of_cause("other-traffic") > 0.9) is outside
+    posterior, _ = explained(monkeypatch, simulated, evidence, others=OtherJobs(traffic))  # type: ignore[arg-type]
+    assert (posterior.of_cause("other-traffic") > 0.9) is outside
     assert (max(jobs) == 3) is outside
     # Stalls depend on where it sends, which is unknown.
-    assert not outside or found.best.outcome.misfits["stalls"] != BAD
+    assert not outside or posterior.best.outcome.misfits["stalls"] != BAD
 
 
 def test_an_open_search_varies_the_best_cables_adapters(
@@ -492,7 +506,9 @@ def test_an_open_search_varies_the_best_cables_adapters(
     monkeypatch.setattr(
         search.CableSearch,
         "likeliest",
-        lambda one, most: (2,) if most == search.SUSPECTS_PER_ROUTING else likeliest(one, most),
+        lambda cables, most: (
+            (2,) if most == search.SUSPECTS_PER_ROUTING else likeliest(cables, most)
+        ),
     )
 
     def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
@@ -505,8 +521,9 @@ def test_an_open_search_varies_the_best_cables_adapters(
     monkeypatch.setattr(
         HypothesisSpace, "most_probable", lambda _, names: sorted(names, reverse=True)
     )
-    found, _ = explained(monkeypatch, simulated, COUNTED)
-    assert [one.link for one in found.best.slow] == [24] and found.best.machine[0] == "fifo"
+    posterior, _ = explained(monkeypatch, simulated, COUNTED)
+    assert [cable.link for cable in posterior.best.slow] == [24]
+    assert posterior.best.machine[0] == "fifo"
 
 
 @pytest.mark.parametrize(
@@ -534,9 +551,9 @@ def test_unexplained_time_makes_other_routing_tried(
             return 700, BAD
         return 1000, GOOD if slow == (8,) and machine[1] in explains else BAD
 
-    found, seen = explained(monkeypatch, simulated, evidence, **engine)
-    assert found.best.machine[1] == taken
-    assert bool(found.best.slow) == (taken in explains)
+    posterior, seen = explained(monkeypatch, simulated, evidence, **engine)
+    assert posterior.best.machine[1] == taken
+    assert bool(posterior.best.slow) == (taken in explains)
     if taken == "adaptive" and explains[:1] == ("adaptive",):
         assert {machine[1] for machine in seen} == {"adaptive"}
 
@@ -554,11 +571,12 @@ def test_disagreeing_cables_make_other_routing_tried(
         return 1000, 0.006 if slow == (10,) else BAD
 
     monkeypatch.setattr(Posterior, "slow_cable_agrees", False)
-    found, _ = explained(monkeypatch, simulated, COUNTED)
-    assert found.best.machine[1] == "random" and [one.link for one in found.best.slow] == [8]
+    posterior, _ = explained(monkeypatch, simulated, COUNTED)
+    assert posterior.best.machine[1] == "random"
+    assert [cable.link for cable in posterior.best.slow] == [8]
     monkeypatch.setattr(Posterior, "slow_cable_agrees", True)
-    found, seen = explained(monkeypatch, simulated, COUNTED)
-    assert [one.link for one in found.best.slow] == [10]
+    posterior, seen = explained(monkeypatch, simulated, COUNTED)
+    assert [cable.link for cable in posterior.best.slow] == [10]
     assert "random" not in {routing for _, routing in seen}
 
 

@@ -37,16 +37,16 @@ LINKS = pl.DataFrame(
 
 
 def test_shared_links_are_ordered_by_others_traffic() -> None:
-    found = shared_links(replace(NOBODY, links=LINKS), FABRIC)
-    assert [link.link for link in found] == [FABRIC.link_name(31), FABRIC.link_name(30)]
+    links = shared_links(replace(NOBODY, links=LINKS), FABRIC)
+    assert [link.link for link in links] == [FABRIC.link_name(31), FABRIC.link_name(30)]
     # A job whose share may as well be nothing is not named.
-    assert found[0].jobs == {"21": 0.45} and found[0].ours == 0.5
-    assert found[1].jobs == {"21": 0.5, "unknown": 0.1}
+    assert links[0].jobs == {"21": 0.45} and links[0].ours == 0.5
+    assert links[1].jobs == {"21": 0.5, "unknown": 0.1}
     assert shared_links(None, FABRIC) == () and shared_links(NOBODY, FABRIC) == ()
 
 
 def test_the_screen_names_jobs_and_shares() -> None:
-    found = shared_links(replace(NOBODY, links=LINKS), FABRIC)
+    links = shared_links(replace(NOBODY, links=LINKS), FABRIC)
     explanation = Explanation(
         elapsed_ps=10,
         parts={"computation": 10},
@@ -56,9 +56,9 @@ def test_the_screen_names_jobs_and_shares() -> None:
         model_error_ps=0,
         missing=[],
         sources=["trace"],
-        shared_links=list(found),
+        shared_links=list(links),
     )
-    said = " ".join(" ".join(explanation_lines(explanation)).split())
-    assert f"shared link {FABRIC.link_name(30)}: job 21 50 %, unknown senders 10 %, " in said
-    assert "your job 40 % of its bytes (± 4 points)" in said
+    screen = " ".join(" ".join(explanation_lines(explanation)).split())
+    assert f"shared link {FABRIC.link_name(30)}: job 21 50 %, unknown senders 10 %, " in screen
+    assert "your job 40 % of its bytes (± 4 points)" in screen
     assert Explanation.model_validate_json(explanation.model_dump_json()) == explanation

@@ -46,16 +46,18 @@ def diagnosed(folder: Path, change: Change) -> Diagnosis:
 
 
 def test_stated_slow_cable_that_explains_is_named(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, Change(computations=True, measure=True))
-    assert found.cause == "slow-link" and f"{NAME} serves 12.5 of 100 Gb/s" in found.headline
-    assert found.explanation is not None
-    cost = found.explanation.cost("slow-link")
+    diagnosis = diagnosed(tmp_path, Change(computations=True, measure=True))
+    assert (
+        diagnosis.cause == "slow-link" and f"{NAME} serves 12.5 of 100 Gb/s" in diagnosis.headline
+    )
+    assert diagnosis.explanation is not None
+    cost = diagnosis.explanation.cost("slow-link")
     assert cost is not None and cost.share == pytest.approx(0.64, abs=0.05)
-    assert found.explanation.cost("other-traffic") is None
+    assert diagnosis.explanation.cost("other-traffic") is None
 
 
 def test_cable_repaired_since_the_discovery_is_not_accused(tmp_path: Path) -> None:
-    found = diagnosed(tmp_path, Change(computations=True, measure=True, network="healthy"))
-    assert found.cause == "healthy" and NAME not in found.headline
-    assert found.explanation is not None
-    assert any("the fabric states as slow" in line for line in found.explanation.sources)
+    diagnosis = diagnosed(tmp_path, Change(computations=True, measure=True, network="healthy"))
+    assert diagnosis.cause == "healthy" and NAME not in diagnosis.headline
+    assert diagnosis.explanation is not None
+    assert any("the fabric states as slow" in line for line in diagnosis.explanation.sources)

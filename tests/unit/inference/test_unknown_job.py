@@ -38,11 +38,11 @@ def tried(
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
 def test_the_load_reproduces_the_run_time(power: float) -> None:
-    found, seen = tried(lambda load: ALONE + 900 * load**power)
-    assert [one.draw.seed for one in found] == list(range(DRAWS))
-    for one in found:
-        assert one.draw.load == pytest.approx((400 / 900) ** (1 / power), rel=0.1)
-        assert one.outcome.elapsed_ps == pytest.approx(MEASURED, abs=0.02 * MEASURED)
+    trials, seen = tried(lambda load: ALONE + 900 * load**power)
+    assert [trial.draw.seed for trial in trials] == list(range(DRAWS))
+    for trial in trials:
+        assert trial.draw.load == pytest.approx((400 / 900) ** (1 / power), rel=0.1)
+        assert trial.outcome.elapsed_ps == pytest.approx(MEASURED, abs=0.02 * MEASURED)
     # A few simulations were enough.
     assert len(seen) <= MAX_TRIALS * DRAWS
 
@@ -54,9 +54,9 @@ def test_the_number_of_simulations_is_limited() -> None:
         seen.append(draw)
         return Outcome(round(ALONE + 900 * draw.load**3), {})
 
-    found = try_unknown_job(simulate, draws(), ALONE, MEASURED, more=lambda: len(seen) < 8)
+    trials = try_unknown_job(simulate, draws(), ALONE, MEASURED, more=lambda: len(seen) < 8)
     assert len(seen) == 8
-    assert 1 < len(found) < DRAWS
+    assert 1 < len(trials) < DRAWS
 
 
 def test_jobs_differ_in_hosts_partners_and_bursts() -> None:
@@ -70,16 +70,16 @@ def test_jobs_differ_in_hosts_partners_and_bursts() -> None:
 
 
 def test_a_job_on_other_links_is_not_tried() -> None:
-    found, seen = tried(lambda load: ALONE + 10 * load)
-    assert not found and [draw.load for draw in seen] == [0.3, 1.0]
+    trials, seen = tried(lambda load: ALONE + 10 * load)
+    assert not trials and [draw.load for draw in seen] == [0.3, 1.0]
 
 
 def test_nothing_missing_is_nothing_to_explain() -> None:
-    found, seen = tried(lambda load: ALONE, measured=ALONE)
-    assert not found and not seen
+    trials, seen = tried(lambda load: ALONE, measured=ALONE)
+    assert not trials and not seen
 
 
 def test_an_insufficient_job_costs_what_it_can() -> None:
-    found, _ = tried(lambda load: ALONE + 200 * load)
-    assert {one.draw.load for one in found} == {1.0}
-    assert {one.outcome.elapsed_ps for one in found} == {ALONE + 200}
+    trials, _ = tried(lambda load: ALONE + 200 * load)
+    assert {trial.draw.load for trial in trials} == {1.0}
+    assert {trial.outcome.elapsed_ps for trial in trials} == {ALONE + 200}

@@ -65,14 +65,14 @@ def test_permissions_and_links_are_preserved(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
-    pipe, got = tmp_path / "pipe", []
+    pipe, contents = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: contents.append(pipe.read_bytes()))
     reader.start()
     with atomic_file(pipe, force=True) as file:
         file.write(b"packets")
     reader.join(10)
-    assert got == [b"packets"] and pipe.is_fifo()
+    assert contents == [b"packets"] and pipe.is_fifo()
 
 
 @pytest.mark.slow

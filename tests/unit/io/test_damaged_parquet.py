@@ -45,9 +45,9 @@ def test_a_page_of_negative_count_is_refused(tmp_path: Path) -> None:
     # The first page header is at 4; its data page header (field 5) begins with num_values = 2.
     at = content.index(bytes((0x2C, 0x15, 0x04))) + 2
     path.write_bytes(content[:at] + b"\x01" + content[at + 1 :])
-    with pytest.raises(TailbackError, match="a page header is damaged") as found:
+    with pytest.raises(TailbackError, match="a page header is damaged") as caught:
         read_table(path)
-    assert found.value.file == path
+    assert caught.value.file == path
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ FLIPS = 320
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(tmp_path_factory.mktemp("whole"), "packets = 1000")
 
 
@@ -65,8 +65,8 @@ def same(run: Run, other: Run) -> bool:
     ) == (other.summary, other.scenario, other.notes, other.performance)
 
 
-def test_every_flipped_bit_of_a_run_is_reported(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_every_flipped_bit_of_a_run_is_reported(complete_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(complete_run, tmp_path / "run"))
     good = Run.read(run)
     reported = 0
     for file, bit in flips(sorted(run.iterdir())):
@@ -82,8 +82,8 @@ def test_every_flipped_bit_of_a_run_is_reported(whole: Path, tmp_path: Path) -> 
     assert same(Run.read(run), good)
 
 
-def test_a_missing_probe_table_is_reported(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_a_missing_probe_table_is_reported(complete_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(complete_run, tmp_path / "run"))
     (run / "queues.parquet").unlink()
     with pytest.raises(RunError, match=r"queues\.parquet: is missing"):
         Run.read(run)
@@ -105,8 +105,8 @@ def test_a_diagnosis_and_its_rank_files_are_checked(
     refused(capsys, ["report", out], "diagnosis.json", "SHA-256", "remedy")
 
 
-def test_run_without_manifest_is_read_with_a_note(whole: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(whole, tmp_path / "run"))
+def test_run_without_manifest_is_read_with_a_note(complete_run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(complete_run, tmp_path / "run"))
     assert UNCHECKED not in Run.read(run).notes
     assert UNCHECKED in Run.read(without_manifest(run)).notes
 
@@ -170,12 +170,12 @@ def test_every_damaged_parquet_file_is_refused_or_decoded(table: Path) -> None:
 def test_one_module_alone_opens_parquet() -> None:
     root = Path(atomic_exchange.__file__).parent
     opened = re.compile(r"\b(?:read|scan)_parquet\(")
-    found = [
+    modules = [
         str(file.relative_to(root))
         for file in root.rglob("*.py")
         if opened.search(file.read_text(encoding="utf-8"))
     ]
-    assert found == ["parquet.py"]
+    assert modules == ["parquet.py"]
 
 
 def test_an_oversized_table_is_refused_before_allocation(
@@ -191,9 +191,9 @@ def test_an_oversized_table_is_refused_before_allocation(
         monkeypatch.setattr(pl, name, pytest.fail)
     with pytest.raises(
         TailbackError, match=r"about 6\d.* MiB.*limit for one file is 40 MiB"
-    ) as told:
+    ) as caught:
         read_table(path)
-    assert "TAILBACK_MEMORY='1 GiB'" in str(told.value)
+    assert "TAILBACK_MEMORY='1 GiB'" in str(caught.value)
     monkeypatch.setenv("TAILBACK_MEMORY", "5 MiB")
     with pytest.raises(TailbackError, match="limit for one file is 5 MiB"):
         scan_tables(path)
@@ -309,8 +309,8 @@ def test_foreign_and_unfinished_files_stay(tmp_path: Path) -> None:
     gone = Path(str(hidden_name(out)).replace(f"-{began}-", f"-{began + 1}-"))
     gone.mkdir()
     result(out, "new")
-    found = {path for path in tmp_path.iterdir() if path != out}
-    assert found == {alive, mine, elsewhere, other}
+    remaining = {path for path in tmp_path.iterdir() if path != out}
+    assert remaining == {alive, mine, elsewhere, other}
 
 
 def test_a_file_that_was_not_finished_is_removed(tmp_path: Path) -> None:
@@ -374,14 +374,14 @@ def test_every_flipped_bit_of_a_collection_is_reported(collected: Path) -> None:
     for file, bit in flips(files):
         flip(file, bit)
         try:
-            found = read_all(collected)
+            tables = read_all(collected)
         except CounterError as error:
             held = file.parent.name == "sha256"
             assert error.file == file or held, f"bit {bit} of {file}: {error}"
             assert error.remedy
             reported += 1
         else:
-            assert all(a.equals(b) for a, b in zip(found, good, strict=True)), (file, bit)
+            assert all(a.equals(b) for a, b in zip(tables, good, strict=True)), (file, bit)
             if file.parent.name == "errors":
                 # Stalls are known without it.
                 notes = read_counters(collected).notes
@@ -393,9 +393,9 @@ def test_every_flipped_bit_of_a_collection_is_reported(collected: Path) -> None:
 
 def test_a_collection_without_manifest_is_noted_and_continued(collected: Path) -> None:
     shutil.rmtree(collected / "sha256")
-    found = read_counters(collected)
-    assert found.all_intervals().height == 7
-    assert any("1 of 1 segment have no SHA-256" in note for note in found.notes)
+    counters = read_counters(collected)
+    assert counters.all_intervals().height == 7
+    assert any("1 of 1 segment have no SHA-256" in note for note in counters.notes)
     store = Collection(collected)
     writer = store.begin(TARGETS, {})
     writer.append(block(8, 4))
@@ -404,9 +404,9 @@ def test_a_collection_without_manifest_is_noted_and_continued(collected: Path) -
     store.close()
     assert any("1 of 2 segments" in note for note in read_counters(collected).notes)
     flip(collected / "intervals" / "000002.parquet", 100)
-    found = read_counters(collected)
-    assert found.notes[0].startswith("left out: 000002.parquet: damaged or edited")
-    assert found.all_intervals().height == 7
+    counters = read_counters(collected)
+    assert counters.notes[0].startswith("left out: 000002.parquet: damaged or edited")
+    assert counters.all_intervals().height == 7
 
 
 def test_manifest_lists_itself_once(tmp_path: Path) -> None:

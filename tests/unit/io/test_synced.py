@@ -37,16 +37,16 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
         events.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}"))))
 
     def named(move: Callable[..., Any]) -> Callable[..., Any]:
-        def call(source: Any, target: Any, *given: Any, **words: Any) -> Any:
-            result = move(source, target, *given, **words)
+        def call(source: Any, target: Any, *arguments: Any, **words: Any) -> Any:
+            result = move(source, target, *arguments, **words)
             if result is not False:
                 events.append(("name", Path(os.path.realpath(target))))
             return result
 
         return call
 
-    def unlinked(path: Any, *given: Any, **words: Any) -> None:
-        unlink(path, *given, **words)
+    def unlinked(path: Any, *arguments: Any, **words: Any) -> None:
+        unlink(path, *arguments, **words)
         events.append(("remove", Path(os.path.abspath(path))))
 
     monkeypatch.setattr(os, "fsync", synced)

@@ -77,8 +77,8 @@ class Packets:
 
 def test_counts_are_those_of_single_packets() -> None:
     packets = Packets(1, 5000, 0.7, (0.1, 0.5, 0.0, 0.3))
-    found = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
-    assert found.packets.keys() == {3} and found.unrouted == 0
+    estimate = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
+    assert estimate.packets.keys() == {3} and estimate.unrouted == 0
     for hop, candidates in ((1, [9, 11]), (2, [10, 14])):
         mine = np.flatnonzero(packets.hop == hop)
         samples = HashedSamples(
@@ -94,14 +94,14 @@ def test_counts_are_those_of_single_packets() -> None:
             hop_known=True,
         )
         for link in candidates:
-            counts = found.packets[3]
+            counts = estimate.packets[3]
             assert counts.packets[link] == pytest.approx(expected.packets[link - 1])
             assert counts.variance[link] == pytest.approx(expected.variance[link - 1])
             assert counts.idle[link] == pytest.approx(expected.null_variance[link - 1])
     # Where one link is left, the samples themselves are counted.
-    assert found.packets[3].packets[6] == 4 * int((packets.hop == 3).sum())
-    assert found.congested[3].packets[6] == 4 * int(packets.met[packets.hop == 3].sum())
-    assert found.packets[3].bytes[6] == 1000 * found.packets[3].packets[6]
+    assert estimate.packets[3].packets[6] == 4 * int((packets.hop == 3).sum())
+    assert estimate.congested[3].packets[6] == 4 * int(packets.met[packets.hop == 3].sum())
+    assert estimate.packets[3].bytes[6] == 1000 * estimate.packets[3].packets[6]
 
 
 @pytest.mark.slow
@@ -109,13 +109,13 @@ def test_intervals_have_the_truth_in_95_percent() -> None:
     inside, between, z = [], [], []
     for seed in range(300):
         packets = Packets(seed, 1500, 0.7, (0.1, 0.5, 0.02, 0.3))
-        found = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
+        estimate = count(packets.sums(), PacketScheme("coordinated", BITS), routes, LINKS)
         every, hot = packets.truth()
         some = np.array([1, 6, 9, 10, 11, 14])
-        counts = found.packets[3].counts()
+        counts = estimate.packets[3].counts()
         low, high = counts.interval()
         inside.append(((low <= every) & (every <= high))[some])
-        few, many = fraction_interval(found.packets[3], found.congested[3], True)
+        few, many = fraction_interval(estimate.packets[3], estimate.congested[3], True)
         true = hot / np.maximum(every, 1)
         between.append(((few <= true) & (true <= many))[some])
         z.append((counts.packets - every)[some] / np.sqrt(counts.variance[some]))
@@ -136,8 +136,8 @@ def test_two_link_reservoirs_have_the_known_variance() -> None:
         KEY,
     )
     sums = Sums(keys, np.array([490, 60]), np.array([490_000, 60_000]), bins)
-    found = count(sums, PacketScheme("full", 0), routes, LINKS)
-    packets, congested = found.packets[0], found.congested[0]
+    estimate = count(sums, PacketScheme("full", 0), routes, LINKS)
+    packets, congested = estimate.packets[0], estimate.congested[0]
     assert (packets.packets[9], packets.variance[9], packets.idle[9]) == (960, 960 * 3, 0)
     assert (congested.packets[9], congested.variance[9]) == (120, 120)
     low, high = fraction_interval(packets, congested, False)
@@ -151,22 +151,22 @@ def test_two_link_reservoirs_have_the_known_variance() -> None:
 def test_paths_that_routes_do_not_have_are_counted() -> None:
     keys = np.array([(SENDER, 0, RECEIVER, 0, 3, 0, [0, 0, 0])], KEY)
     sums = Sums(keys, np.array([7]), np.array([7000]), np.zeros((1, 32), np.int64))
-    found = count(sums, PacketScheme("coordinated", BITS), routes, LINKS)
-    assert (found.unrouted, found.packets) == (7, {})
+    estimate = count(sums, PacketScheme("coordinated", BITS), routes, LINKS)
+    assert (estimate.unrouted, estimate.packets) == (7, {})
 
 
 def test_lab_routes_are_those_of_its_hosts() -> None:
     plan = Plan(tiny("tba"))
-    found = telemetry.routes(plan)
+    routes_of = telemetry.routes(plan)
     number = {(link.source, link.target): link.number for link in plan.links}
     to_h10 = number["h10", "l1"]
-    assert found(plan.address_end("h00"), to_h10, 4) == [
+    assert routes_of(plan.address_end("h00"), to_h10, 4) == [
         [number["h00", "l0"]],
         [number["l0", "s0"], number["l0", "s1"]],
         [number["s0", "l1"], number["s1", "l1"]],
         [number["l1", "h10"]],
     ]
-    assert found(plan.address_end("h11"), to_h10, 2) == [
+    assert routes_of(plan.address_end("h11"), to_h10, 2) == [
         [number["h11", "l1"]],
         [number["l1", "h10"]],
     ]
@@ -175,7 +175,7 @@ def test_lab_routes_are_those_of_its_hosts() -> None:
         (plan.address_end("h00"), 1, 2),
         (plan.address_end("h00"), to_h10, 3),
     ):
-        assert found(source, interface, hops) == []
+        assert routes_of(source, interface, hops) == []
 
 
 def test_the_file_has_lines_for_ranks_and_links() -> None:

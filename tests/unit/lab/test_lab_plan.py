@@ -73,16 +73,16 @@ def test_addresses_of_ipv6_end_like_those_of_ipv4() -> None:
     leaves = _lines(new, "l7", "ip", ["s3"])
     assert "addr add fd10:107:3::6b:302/64 dev s3 nodad" in leaves
     assert "route replace fd10:2::/32 nexthop via fd10:107:3::6b:301" in leaves
-    assert all("-6" in one.arguments for one in new.configure())
+    assert all("-6" in command.arguments for command in new.configure())
 
 
 def test_an_interface_has_the_number_of_its_link(plan: Plan) -> None:
     lines = plan.create().text.splitlines()
     for there, back in zip(plan.links[::2], plan.links[1::2], strict=True):
-        line = next(one for one in lines if f" index {1000 + there.number} " in one)
+        line = next(text for text in lines if f" index {1000 + there.number} " in text)
         assert line.startswith(f"link add {there.interface} index {1000 + there.number} netns ")
         assert f"peer name {back.interface} index {1000 + back.number} netns " in line
-    attached = "\n".join(one.text for one in plan.attach(Path("/bpf")))
+    attached = "\n".join(command.text for command in plan.attach(Path("/bpf")))
     assert attached.count("/bpf/tailback_egress") == len(plan.links)
     assert attached.count("/bpf/tailback_ingress") == len(plan.hosts)
 
@@ -91,7 +91,10 @@ def _lines(plan: Plan, node: str, program: str, spines: list[str]) -> list[str]:
     commands = [plan.create(), *plan.configure(), *plan.settle({}, spines)]
     wanted = (program, "-n", plan.namespace(node))
     return [
-        line for one in commands if one.arguments[:3] == wanted for line in one.text.splitlines()
+        line
+        for command in commands
+        if command.arguments[:3] == wanted
+        for line in command.text.splitlines()
     ]
 
 
@@ -101,13 +104,15 @@ def test_a_leaf_reaches_others_by_all_spines(plan: Plan) -> None:
         f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.0.1 nexthop via 10.101.1.1"
         for leaf in (0, 2, 3)
     ]
-    one = [line for line in _lines(plan, "l1", "ip", ["s1"]) if "route" in line]
-    assert one == [f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.1.1" for leaf in (0, 2, 3)]
+    routes = [line for line in _lines(plan, "l1", "ip", ["s1"]) if "route" in line]
+    assert routes == [
+        f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.1.1" for leaf in (0, 2, 3)
+    ]
 
 
 def test_rates_are_nominal_unless_said_otherwise(plan: Plan) -> None:
     slow = next(link for link in plan.links if (link.source, link.target) == ("l2", "s1"))
-    text = "\n".join(one.text for one in plan.settle({slow.number: 7_000_000}, plan.spines))
+    text = "\n".join(command.text for command in plan.settle({slow.number: 7_000_000}, plan.spines))
     assert text.count("rate 7000000bit burst 6000 limit 400000") == 1
     assert text.count("rate 40000000bit") == 15
     assert text.count("rate 50000000bit") == 24

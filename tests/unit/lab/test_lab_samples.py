@@ -116,8 +116,8 @@ def test_estimates_of_a_real_run_match_the_kernel(
     assert tuple(rows.columns) == COLUMNS
     final = rows.sort("time_utc").group_by("rank", "link").last()
     assert set(final["rank"].drop_nulls().to_list()) == {0, 1, 2, 3}
-    found = final.group_by("link").agg(pl.exclude("time_utc", "rank").sum())
-    both = truth.join(found, on="link", how="left", suffix="_estimate").fill_null(0.0)
+    estimates = final.group_by("link").agg(pl.exclude("time_utc", "rank").sum())
+    both = truth.join(estimates, on="link", how="left", suffix="_estimate").fill_null(0.0)
     # A link without samples has no estimated variance: that of its packets, with four links each.
     unseen = pl.col("packets_estimate") == 0
     variance = pl.when(unseen).then(3 * pl.col("packets")).otherwise(pl.col("packets_variance"))
@@ -207,15 +207,15 @@ def test_a_marking_port_gives_the_congested_bit(rule: str, ip: int) -> None:
                 while data := receiver.recv(1 << 16):
                     received += len(data)
             thread.join()
-        found = telemetry.truth(plan, fabric.folder_of(plan))
+        counts = telemetry.truth(plan, fabric.folder_of(plan))
         arrived = _marked(plan, "h11")
-    met = int(found.congested.sum())
+    met = int(counts.congested.sum())
     assert received == 2_000_000 and met > 20
     if rule == "queue":
         assert arrived == 0
     else:
         # A packet may be marked by several ports; none is marked by any other.
-        assert 0 < arrived <= met and int(found.congested.max()) <= arrived
+        assert 0 < arrived <= met and int(counts.congested.max()) <= arrived
 
 
 @bpf
@@ -273,10 +273,10 @@ def test_a_killed_writer_loses_its_last_second(tmp_path: Path) -> None:
     ]
     out.write_text("link,src,dst,rate_mbit\n" + "\n".join(telemetry_links) + "\n")
     network = in_port_order(read_fabric(out))
-    whole = read_samples(file, network)
-    assert int(whole.samples["hop_samples"].sum()) == finally_
+    samples = read_samples(file, network)
+    assert int(samples.samples["hop_samples"].sum()) == finally_
     file.write_bytes(file.read_bytes()[:-7])
-    assert len(read_samples(file, network).windows) == len(whole.windows)
+    assert len(read_samples(file, network).windows) == len(samples.windows)
 
 
 @jobs
@@ -359,7 +359,7 @@ def test_down_leaves_no_program_and_no_file_system(
     assert left_over(plan) == []
     assert str(folder) not in _mounts()
     wanted = [*map(str, program["map_ids"]), str(program["id"])]
-    for kind, number in [("map", one) for one in wanted[:-1]] + [("prog", wanted[-1])]:
+    for kind, number in [("map", map_id) for map_id in wanted[:-1]] + [("prog", wanted[-1])]:
         # The kernel frees them a moment after the last reference has gone.
         for _ in range(200):
             gone = subprocess.run(["bpftool", kind, "show", "id", number], capture_output=True)

@@ -16,8 +16,8 @@ def test_the_example_says_what_its_comment_says() -> None:
     assert spec.fabric.host_rate == pytest.approx(0.05)
     assert spec.fabric.queue == 400_000
     assert (spec.fabric.congested_bytes, spec.fabric.ip) == (40_000, 4)
-    given = spec.fabric.model_copy(update={"congested": 3000})
-    assert given.congested_bytes == 3000
+    fabric = spec.fabric.model_copy(update={"congested": 3000})
+    assert fabric.congested_bytes == 3000
     assert len(spec.job.hosts) * spec.job.ranks_per_host == 16
     assert len(spec.host_names()) == 12
 

@@ -80,7 +80,7 @@ def frames(kind: str, count: int, seed: int) -> list[Frame]:
     return out
 
 
-def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
+def ids_of(sent_frames: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
     """Packet ids, as docs/explanation/validation.md defines them."""
 
     def end(address: str) -> int:
@@ -102,11 +102,11 @@ def ids_of(given: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
         spread = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F)
         return sum(a * b for a, b in zip(words, spread, strict=True)) % 2**32 >> 8
 
-    pairs = [key(frame) for frame in given]
+    pairs = [key(frame) for frame in sent_frames]
     return packet_ids(
-        column([f.first for f in given]),
-        column([end(f.source) for f in given]),
-        column([end(f.target) for f in given]),
+        column([f.first for f in sent_frames]),
+        column([end(f.source) for f in sent_frames]),
+        column([end(f.target) for f in sent_frames]),
         column(pairs),
     )
 
@@ -117,14 +117,14 @@ def test_a_port_writes_only_the_rust_schemes_bits(
 ) -> None:
     plan, pinned = coordinated
     roce, link = kind == "roce", plan.links[8]
-    given = frames(kind, EACH, 11)
-    ids = ids_of(given, roce=roce)
+    sent_frames = frames(kind, EACH, 11)
+    ids = ids_of(sent_frames, roce=roce)
     hash_ = _core.link_hash("gf", ids, np.full(len(ids), link.number, np.uint32), BITS, 24)
-    hops = np.array([frame.hop for frame in given])
+    hops = np.array([frame.hop for frame in sent_frames])
     words, replaces = decision_words(ids), np.zeros(len(ids), np.bool_)
     for hop in np.unique(hops).tolist():
         replaces |= takes_sample(ids, words, hop) & (hops == hop)
-    came = np.array([0 if frame.hop == 0 else frame.sample for frame in given])
+    came = np.array([0 if frame.hop == 0 else frame.sample for frame in sent_frames])
     expected = np.where(replaces, hash_.astype(np.int64) << 1, came)
     assert 0.3 < replaces.mean() < 0.6
     wrong, context = 0, about(link.number)
@@ -132,7 +132,7 @@ def test_a_port_writes_only_the_rust_schemes_bits(
         system.inside(plan.namespace(link.source)),
         opened(pinned / "programs" / "tailback_egress") as program,
     ):
-        for frame, sample in zip(given, expected.tolist(), strict=True):
+        for frame, sample in zip(sent_frames, expected.tolist(), strict=True):
             before = frame.bytes(roce=roce)
             after, _ = dry_run(program, before, context)
             wrong += sample_of(after, roce=roce) != sample
@@ -144,13 +144,16 @@ def test_a_port_writes_only_the_rust_schemes_bits(
 
 def test_rocev2_captures_have_sample_and_id(coordinated: tuple[Plan, Path], tmp_path: Path) -> None:
     plan, pinned = coordinated
-    link, given = plan.links[8], frames("roce", 500, 12)
-    given += frames("roce", 500, 13)
+    link, sent_frames = plan.links[8], frames("roce", 500, 12)
+    sent_frames += frames("roce", 500, 13)
     with (
         system.inside(plan.namespace(link.source)),
         opened(pinned / "programs" / "tailback_egress") as program,
     ):
-        sent = [dry_run(program, one.bytes(roce=True), about(link.number))[0] for one in given]
+        sent = [
+            dry_run(program, sent_frame.bytes(roce=True), about(link.number))[0]
+            for sent_frame in sent_frames
+        ]
     capture = tmp_path / "port.pcap"
     with capture.open("wb") as out:
         out.write(struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
@@ -158,7 +161,7 @@ def test_rocev2_captures_have_sample_and_id(coordinated: tuple[Plan, Path], tmp_
             out.write(struct.pack("=IIII", second, 0, len(frame), len(frame)) + frame)
     packets = read_captured([capture]).packets
     assert packets["sample"].to_list() == [sample_of(frame, roce=True) for frame in sent]
-    assert (packets["id"].to_numpy() == ids_of(given, roce=True)).all()
+    assert (packets["id"].to_numpy() == ids_of(sent_frames, roce=True)).all()
 
 
 def test_what_carries_no_sample_is_left_alone(coordinated: tuple[Plan, Path]) -> None:
@@ -184,8 +187,8 @@ def test_what_carries_no_sample_is_left_alone(coordinated: tuple[Plan, Path]) ->
         truth = telemetry.truth(plan, pinned.parent)
         several = about(link.number, segments=3)
         assert dry_run(program, v4, several)[0] == v4
-        found = telemetry.truth(plan, pinned.parent).since(truth)
-    assert (found.packets.sum(), found.super_packets[link.number]) == (0, 3)
+        counts = telemetry.truth(plan, pinned.parent).since(truth)
+    assert (counts.packets.sum(), counts.super_packets[link.number]) == (0, 3)
 
 
 @pytest.mark.parametrize("scheme", ["coordinated:4", "compact:2", "single-bit:1", "full"])
@@ -196,7 +199,7 @@ def test_a_receiver_adds_up_what_arrives(scheme: str) -> None:
         links = len(plan.links)
         width, link = sampling.sample_bits(link_bits(links)), plan.links[4]
         assert link.source == "h10"
-        given = [
+        sent_frames = [
             Frame("10.0.1.2", "10.1.0.2", 3, int(dice.integers(1 << width)), int(first), 9)
             for first in dice.integers(0, 1 << 32, 3000)
         ]
@@ -206,20 +209,23 @@ def test_a_receiver_adds_up_what_arrives(scheme: str) -> None:
             with opened(pinned / "programs" / "tailback_egress") as program:
                 dry_run(program, answer.bytes(), about(link.number, mark=mark))
             with opened(pinned / "programs" / "tailback_ingress") as program:
-                for frame in given:
+                for frame in sent_frames:
                     dry_run(program, frame.bytes(), about(link.number))
         sums = read_sums(pinned / "maps", 1 << link_bits(links), MAX_SUMS)
         with port_table(pinned / "maps", 1 << link_bits(links)) as ports:
-            assert int(ports["received"][link.number]) == len(given)
+            assert int(ports["received"][link.number]) == len(sent_frames)
     assert set(sums.keys["mark"].tolist()) == {mark}
     assert set(sums.keys["interface"].tolist()) == {link.number}
     assert set(sums.keys["source"].tolist()) == {plan.address_end("h01")}
-    _compare(sampling, link_bits(links), given, sums)
+    _compare(sampling, link_bits(links), sent_frames, sums)
 
 
-def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: Sums) -> None:
+def _compare(sampling: PacketScheme, bits: int, sent_frames: list[Frame], sums: Sums) -> None:
     """The sums are those of single packets, added up by what the packets say."""
-    ids, samples = ids_of(given, roce=False), np.array([frame.sample for frame in given])
+    ids, samples = (
+        ids_of(sent_frames, roce=False),
+        np.array([frame.sample for frame in sent_frames]),
+    )
     seen_bits = sampling.hash_bits or bits
     if sampling.one_reservoir:
         hops = sampled_hop(ids, np.full(len(ids), 4)) if sampling.scheme == "coordinated" else None
@@ -248,16 +254,16 @@ def _compare(sampling: PacketScheme, bits: int, given: list[Frame], sums: Sums) 
             else:
                 score[value] += 1
             counted[key] = counted.get(key, 0) + 1
-    found = {}
+    scores = {}
     for row, key in enumerate(sums.keys):
         bins = sums.bins[row]
         name = (int(key["congested"]), int(key["weight"]), int(key["hop"]))
-        found[name] = bins @ matrix if sampling.hash_bits else bins
+        scores[name] = bins @ matrix if sampling.hash_bits else bins
         assert int(sums.samples[row]) == counted[name]
-    assert found.keys() == expected.keys()
+    assert scores.keys() == expected.keys()
     for name, score in expected.items():
         # No link has number 0.
-        assert (found[name][1:] == score[1:]).all(), name
+        assert (scores[name][1:] == score[1:]).all(), name
 
 
 def test_a_receiver_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,9 +277,9 @@ def test_a_receiver_without_room_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
             for sender in range(1, 200):
                 frame = Frame(f"10.0.{sender}.2", "10.1.0.2", 1, 0, 1, 2)
                 dry_run(program, frame.bytes(), about(link.number))
-        found = telemetry.truth(plan, pinned.parent)
-    assert found.received.sum() == 199
-    assert 0 < found.lost.sum() < 199
+        counts = telemetry.truth(plan, pinned.parent)
+    assert counts.received.sum() == 199
+    assert 0 < counts.lost.sum() < 199
 
 
 def test_a_scheme_that_does_not_fit_leaves_nothing() -> None:

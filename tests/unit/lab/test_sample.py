@@ -87,10 +87,10 @@ def test_ids_and_surviving_hops_are_the_receivers(tmp_path: Path) -> None:
     source, destination, pair, psn = (np.ascontiguousarray(part) for part in flows.T)
     assert (ids == packet_ids(psn, source, destination, pair)).all()
     hops = dice.integers(1, 16, len(ids), np.uint32)
-    found = np.zeros(len(ids), np.uint32)
-    code.survivors(address(ids), address(hops), address(found), len(ids))
-    assert (found == sampled_hop(ids, hops.astype(np.int64))).all()
-    assert found.max() == 14
+    hop = np.zeros(len(ids), np.uint32)
+    code.survivors(address(ids), address(hops), address(hop), len(ids))
+    assert (hop == sampled_hop(ids, hops.astype(np.int64))).all()
+    assert hop.max() == 14
 
 
 @compiled
@@ -118,8 +118,8 @@ def test_masks_are_those_of_the_rust_hash(link: int) -> None:
     ids = np.random.default_rng(link).integers(0, 1 << 24, 1000, np.uint32)
     masks = hash_masks(link, 5)
     expected = _core.link_hash("gf", ids, np.full(len(ids), link, np.uint32), 5, 24)
-    found = sum(np.bitwise_count(ids & np.uint32(mask)) % 2 << k for k, mask in enumerate(masks))
-    assert (found == expected).all()
+    hashes = sum(np.bitwise_count(ids & np.uint32(mask)) % 2 << k for k, mask in enumerate(masks))
+    assert (hashes == expected).all()
 
 
 def test_a_scheme_is_written_as_it_is_read() -> None:

@@ -52,9 +52,9 @@ def test_unique_match_is_found(name: str, same: str | None) -> None:
     ],
 )
 def test_ambiguous_names_are_both_named(names: list[str], both: tuple[str, str]) -> None:
-    with pytest.raises(TailbackError) as got:
+    with pytest.raises(TailbackError) as caught:
         HostNames(FABRIC).joined(names)
-    assert all(repr(name) in got.value.message for name in both) and got.value.remedy
+    assert all(repr(name) in caught.value.message for name in both) and caught.value.remedy
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_lists_of_hosts_take_other_spellings(links: Path) -> None:
 def test_counters_take_other_spellings(links: Path) -> None:
     def named(*devices: str) -> tuple[list[str], list[str]]:
         frame = pl.DataFrame({"node_name": devices, "interface": "e0", "time_ns": 1, "port": 1})
-        found, notes = name_ports(conform(READINGS, frame), from_discovery(links))
-        return found["node_name"].to_list(), notes
+        ports, notes = name_ports(conform(READINGS, frame), from_discovery(links))
+        return ports["node_name"].to_list(), notes
 
     names, notes = named("H0", "h1.cluster.local", "other")
     assert names == ["h0", "h1", "other"]
@@ -102,6 +102,6 @@ def test_placement_files_take_other_spellings(links: Path, tmp_path: Path) -> No
     assert prepared.observed.node.tolist() == [1, 0]
     assert any("2, like H1 for h1" in note for note in prepared.notes)
     file.write_text("rank,host\n0,h1\n1,H1\n")
-    with pytest.raises(TailbackError, match="'h1' and 'H1' may both be 'h1'") as got:
+    with pytest.raises(TailbackError, match="'h1' and 'H1' may both be 'h1'") as caught:
         prepare(scenario)
-    assert got.value.file == file and got.value.place == "rank 1"
+    assert caught.value.file == file and caught.value.place == "rank 1"

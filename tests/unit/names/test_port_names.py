@@ -59,14 +59,14 @@ def test_a_link_has_one_name_throughout_a_diagnosis(tmp_path: Path) -> None:
         },
         "job": [{"pattern": {"kind": "alltoall", "ranks": 4, "size": "32 KiB"}}],
     }
-    found = diagnose(scenario, methods=["block"], remedies=["rate-control"], seeds=1)
-    assert "l0[swp31] → s0" in found.headline
-    found.write(tmp_path / "out")
+    diagnosis = diagnose(scenario, methods=["block"], remedies=["rate-control"], seeds=1)
+    assert "l0[swp31] → s0" in diagnosis.headline
+    diagnosis.write(tmp_path / "out")
     written = (tmp_path / "out" / "diagnosis.json").read_text()
     page = (tmp_path / "out" / "report.html").read_text()
     for text in (written, page):
         assert "l0[swp31]" in text and "l0[3]" not in text
-    ports = links_by_port(found.run.tables["links"])
+    ports = links_by_port(diagnosis.run.tables["links"])
     assert ports["l0[3]"] == ports["l0[swp31]"]
 
 

@@ -48,8 +48,8 @@ def test_busiest_link_is_that_of_the_formula(
     sent = prepared.observed.program.traffic_matrix()[2]
     assert len(set(sent.tolist())) == 1
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
-    found = busiest_link_ps(prepared, routes, np.array(node, np.uint32))
-    assert found == pytest.approx(messages * int(sent[0]) * 8000 / gbps)
+    busiest_ps = busiest_link_ps(prepared, routes, np.array(node, np.uint32))
+    assert busiest_ps == pytest.approx(messages * int(sent[0]) * 8000 / gbps)
 
 
 def test_order_without_simulation_is_stated(

@@ -12,7 +12,7 @@ from tests.factories.placement_fabrics import pairs, regular, stencil
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("grid", [(4, 4, 8), (64, 72), (9,), (5, 3), (2, 3, 4), (3, 3, 3, 4)])
 def test_stencils(grid: tuple[int, ...], periodic: bool) -> None:
-    program = stencil(grid, periodic, known=False)
+    program = stencil(grid, periodic, with_grid=False)
     assert infer_grid(program.traffic_matrix(), program.n_ranks) == grid
 
 
@@ -54,11 +54,11 @@ def test_no_stencil(kind: str) -> None:
 
 def test_tiling_works_on_a_trace_without_a_grid() -> None:
     fabric = regular(16, 8, 4)
-    known, unknown = stencil((4, 4, 8)), stencil((4, 4, 8), known=False)
+    with_grid, unknown = stencil((4, 4, 8)), stencil((4, 4, 8), with_grid=False)
     assert unknown.grid == ()
     hosts = list(range(128))
-    tiled = place("tile", problem_for(fabric, known, hosts, 1, 1))
-    found = place("tile", problem_for(fabric, unknown, hosts, 1, 1))
-    assert np.array_equal(tiled, found)
+    tiled = place("tile", problem_for(fabric, with_grid, hosts, 1, 1))
+    tiled_without_grid = place("tile", problem_for(fabric, unknown, hosts, 1, 1))
+    assert np.array_equal(tiled, tiled_without_grid)
     block = place("block", problem_for(fabric, unknown, hosts, 1, 1))
-    assert path_length(fabric, unknown, found) < path_length(fabric, unknown, block)
+    assert path_length(fabric, unknown, tiled_without_grid) < path_length(fabric, unknown, block)

@@ -77,12 +77,12 @@ def test_round_robin() -> None:
 
 def test_random_depends_on_the_seed_alone() -> None:
     fabric = regular(4, 4, 2)
-    one, same, other = (
+    first, same, other = (
         place("random", problem_for(fabric, stencil((4, 4)), list(range(16)), 1, seed))
         for seed in (1, 1, 2)
     )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
+    assert np.array_equal(first, same)
+    assert not np.array_equal(first, other)
 
 
 def test_hosts_from_spec() -> None:
@@ -276,8 +276,8 @@ def test_leaves_of_different_sizes_do_not_change_places() -> None:
     cells = cells_of(problem)
     part = np.repeat(np.arange(4), sizes)
 
-    def grouped(one: int, other: int) -> list[int]:
-        graph = Graph.from_edges(10, np.array([one]), np.array([other]), np.array([9.0]))
+    def grouped(first: int, other: int) -> list[int]:
+        graph = Graph.from_edges(10, np.array([first]), np.array([other]), np.array([9.0]))
         return group_leaves(graph, cells, part, SearchLimits()).tolist()
 
     assert grouped(0, 5) == part.tolist()

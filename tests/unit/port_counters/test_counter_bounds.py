@@ -71,7 +71,7 @@ def readings(**columns: list[int | None] | float | str) -> pl.DataFrame:
 def test_a_rise_beyond_speed_has_no_number(column: str, rise: float, flag: Flag) -> None:
     row = difference(readings(**{column: [7, 7 + int(rise)]})).row(0, named=True)
     assert Flag(row["flags"]) == flag
-    given = (
+    columns = (
         "xmit_wait_ticks",
         "stall_ns",
         "stall_fraction",
@@ -80,10 +80,10 @@ def test_a_rise_beyond_speed_has_no_number(column: str, rise: float, flag: Flag)
         "packets",
         "utilization",
     )
-    assert [name for name in given if row[name] is not None] == []
+    assert [name for name in columns if row[name] is not None] == []
     honest = difference(readings(**{column: [7, 7 + int(rise / 2)]})).row(0, named=True)
     assert honest["flags"] == 0
-    assert any(honest[name] is not None for name in given)
+    assert any(honest[name] is not None for name in columns)
 
 
 def test_unknown_speed_and_tick_assume_the_fastest_link() -> None:
@@ -112,10 +112,10 @@ def test_derived_intervals_are_bounded_too() -> None:
         "stall_fraction": [475.2, 0.5],
         "utilization": [0.1, 9.0],
     }
-    found = CounterData(intervals=conform(INTERVALS, pl.DataFrame(row))).all_intervals()
-    assert found["stall_fraction"].to_list() == [None, 0.5]
-    assert found["utilization"].to_list() == [0.1, None]
-    assert found["flags"].to_list() == [int(Flag.IMPOSSIBLE), int(Flag.DATA_IMPOSSIBLE)]
+    intervals = CounterData(intervals=conform(INTERVALS, pl.DataFrame(row))).all_intervals()
+    assert intervals["stall_fraction"].to_list() == [None, 0.5]
+    assert intervals["utilization"].to_list() == [0.1, None]
+    assert intervals["flags"].to_list() == [int(Flag.IMPOSSIBLE), int(Flag.DATA_IMPOSSIBLE)]
 
 
 def rows(waits: list[int], words: list[int], second: int) -> Rows:
@@ -141,14 +141,14 @@ def watched(*sweeps: list[int], words: list[list[int]] | None = None) -> Metrics
 
 
 def samples(board: MetricsBoard, name: str) -> dict[str, float]:
-    found = re.findall(rf'^{name}{{guid="0x0*(\d+)".*}} (\S+)$', board.metrics(), re.M)
-    return {guid: float(value) for guid, value in found}
+    series = re.findall(rf'^{name}{{guid="0x0*(\d+)".*}} (\S+)$', board.metrics(), re.M)
+    return {guid: float(value) for guid, value in series}
 
 
 def test_an_impossible_live_reading_is_dropped_and_counted() -> None:
     board = watched([0, 0], [TOP - 5, 10**6], words=[[0, 0], [2**40, 5]])
     assert samples(board, "tailback_port_stall_ratio").keys() == {"2"}
-    assert [one.target.guid for one in board.worst(5)] == [2]
+    assert [port.target.guid for port in board.worst(5)] == [2]
     assert "tailback_collector_impossible_readings_total 1" in board.metrics()
 
 
@@ -170,7 +170,7 @@ def test_full_counter_keeps_its_last_measured_stall() -> None:
         assert sum(samples(board, "tailback_port_lost_gbps").values()) == pytest.approx(100)
     assert samples(board, "tailback_port_at_least") == {"1": 1, "2": 0}
     assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
-    assert [one.target.guid for one in board.worst(5)] == [1, 2]
+    assert [port.target.guid for port in board.worst(5)] == [1, 2]
 
 
 def test_full_counter_is_not_accused_while_sending() -> None:
@@ -509,8 +509,8 @@ def test_a_full_counters_link_is_in_the_evolution(
 
 
 def test_a_jumping_link_is_not_in_the_evolution(fabric: Path) -> None:
-    known = read_fabric(fabric)
-    found = difference(
+    network = read_fabric(fabric)
+    intervals = difference(
         readings(
             time_ns=[0, SECOND, 2 * SECOND],
             node_name=["leaf"] * 3,
@@ -521,4 +521,4 @@ def test_a_jumping_link_is_not_in_the_evolution(fabric: Path) -> None:
             xmit_wait_ticks=[0, TOP, TOP],
         )
     ).with_columns(link=pl.lit(0, pl.UInt32))
-    assert from_fabric(found, known).features.is_empty()
+    assert from_fabric(intervals, network).features.is_empty()

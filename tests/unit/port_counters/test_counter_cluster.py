@@ -98,12 +98,12 @@ def test_the_command_on_a_cluster(
     tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = torus_archive.write(tmp_path / "t", 12, shape=(4, 4, 4))
-    said = []
+    outputs = []
     for more in ([], ["--cluster", address]):
         assert tailback(["counters", str(path), *more]) == 0
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1]
-    assert "X+" in said[0]
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert "X+" in outputs[0]
 
 
 def test_a_file_unreadable_to_workers_is_an_error(tmp_path: Path, address: str) -> None:
@@ -132,8 +132,8 @@ def test_a_clusters_collection_has_fabric_names(tmp_path: Path, address: str) ->
     assert_frame_equal(there.ports, here.ports, rel_tol=1e-12)
 
 
-@pytest.mark.parametrize("given", ["not an address", "http://localhost:8787"])
-def test_no_scheduler_address_is_refused_at_once(given: str) -> None:
+@pytest.mark.parametrize("scheduler", ["not an address", "http://localhost:8787"])
+def test_no_scheduler_address_is_refused_at_once(scheduler: str) -> None:
     # In a process of its own: a client that is given up waits when the interpreter ends.
     began = time.monotonic()
     ended = subprocess.run(
@@ -145,7 +145,7 @@ def test_no_scheduler_address_is_refused_at_once(given: str) -> None:
             "leaf06-12h00.txt",
             "leaf06-12h01.txt",
             "--cluster",
-            given,
+            scheduler,
         ],
         capture_output=True,
         text=True,
@@ -155,5 +155,5 @@ def test_no_scheduler_address_is_refused_at_once(given: str) -> None:
     )
     assert time.monotonic() - began < 30
     assert ended.returncode == 2
-    assert f"no Dask scheduler answers at {given!r}" in ended.stderr
+    assert f"no Dask scheduler answers at {scheduler!r}" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -31,14 +31,14 @@ def test_pieces_say_what_the_collection_says(
     source = load([folder])
     assert source.counters.intervals.is_empty() and source.archive is not None
     assert [p.rows.collect().height for p in source.archive.pieces()] == [6, 9, 9, 9, 9]
-    whole = CounterSource(["umad"], read_counters(folder), files=[folder])
-    judged, known = analyse(source, places, chosen), analyse(whole, places, chosen)
-    assert source.kinds == whole.kinds and judged.notes == known.notes
-    assert (judged.kind, judged.intervals, judged.start_ns) == ("stalls", 42, known.start_ns)
-    assert verdict.sentence(judged) == verdict.sentence(known)
+    in_memory = CounterSource(["umad"], read_counters(folder), files=[folder])
+    judged, expected = analyse(source, places, chosen), analyse(in_memory, places, chosen)
+    assert source.kinds == in_memory.kinds and judged.notes == expected.notes
+    assert (judged.kind, judged.intervals, judged.start_ns) == ("stalls", 42, expected.start_ns)
+    assert verdict.sentence(judged) == verdict.sentence(expected)
     # Floats are added in another order.
-    assert_frame_equal(judged.ports, known.ports, rel_tol=1e-12)
-    assert_frame_equal(judged.groups, known.groups, rel_tol=1e-12)
+    assert_frame_equal(judged.ports, expected.ports, rel_tol=1e-12)
+    assert_frame_equal(judged.groups, expected.groups, rel_tol=1e-12)
     names = set(judged.ports["node_name"])
     assert ("h HCA-1" in names) == named and "elsewhere" in names
     assert any("not in the fabric: 1" in note for note in judged.notes) == named

@@ -38,7 +38,7 @@ def readings(*rows: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-def one(*rows: dict[str, Any]) -> dict[str, Any]:
+def single_interval(*rows: dict[str, Any]) -> dict[str, Any]:
     out = difference(readings(*rows))
     assert out.height == 1
     assert out.schema == pl.Schema(INTERVALS.polars_schema)
@@ -46,7 +46,7 @@ def one(*rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_plain_interval() -> None:
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "xmit_wait_ticks": 1000, "data_bytes": 0, "capacity_gbps": 8.0},
         {
             "time_ns": SECOND,
@@ -64,7 +64,7 @@ def test_plain_interval() -> None:
 
 @pytest.mark.parametrize("speeds", [(50.0, 100.0), (100.0, 50.0)])
 def test_another_speed_is_reported_either_way(speeds: tuple[float, float]) -> None:
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "data_bytes": 0, "capacity_gbps": speeds[0]},
         {"time_ns": SECOND, "data_bytes": 10**9, "capacity_gbps": speeds[1]},
     )
@@ -74,28 +74,32 @@ def test_another_speed_is_reported_either_way(speeds: tuple[float, float]) -> No
 
 def test_a_repeated_reading_marks_its_interval() -> None:
     stale = [{"time_ns": n, "xmit_wait_ticks": 7, "flags": n * int(Flag.STALE)} for n in (0, 1)]
-    assert one(*stale)["flags"] == Flag.STALE
+    assert single_interval(*stale)["flags"] == Flag.STALE
 
 
 def test_a_reset_stall_time_is_a_lower_bound() -> None:
-    row = one({"time_ns": 0, "stall_ns": 900}, {"time_ns": 1000, "stall_ns": 250})
+    row = single_interval({"time_ns": 0, "stall_ns": 900}, {"time_ns": 1000, "stall_ns": 250})
     assert (row["stall_ns"], row["stall_fraction"]) == (250.0, 0.25)
     assert row["flags"] == Flag.RESET | Flag.AT_LEAST
 
 
 def test_a_fraction_above_one_stays() -> None:
-    row = one({"time_ns": 0, "xmit_wait_ticks": 0}, {"time_ns": 100, "xmit_wait_ticks": 5})
+    row = single_interval(
+        {"time_ns": 0, "xmit_wait_ticks": 0}, {"time_ns": 100, "xmit_wait_ticks": 5}
+    )
     assert row["stall_fraction"] == pytest.approx(1.1)
 
 
 def test_reset_is_at_least() -> None:
-    row = one({"time_ns": 0, "xmit_wait_ticks": 5000}, {"time_ns": SECOND, "xmit_wait_ticks": 400})
+    row = single_interval(
+        {"time_ns": 0, "xmit_wait_ticks": 5000}, {"time_ns": SECOND, "xmit_wait_ticks": 400}
+    )
     assert row["xmit_wait_ticks"] == 400
     assert row["flags"] == Flag.RESET | Flag.AT_LEAST
 
 
 def test_wrap_is_corrected() -> None:
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": SECOND, "xmit_wait_ticks": 90}
     )
     assert row["xmit_wait_ticks"] == 100
@@ -104,7 +108,7 @@ def test_wrap_is_corrected() -> None:
 
 def test_data_wraps_at_a_whole_word() -> None:
     limit = {"data_limit": 4 * U32, "capacity_gbps": 100.0}
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "data_bytes": 4 * (U32 - 9)} | limit,
         {"time_ns": SECOND, "data_bytes": 4 * 90} | limit,
     )
@@ -113,14 +117,14 @@ def test_data_wraps_at_a_whole_word() -> None:
 
 def test_a_wrap_too_fast_is_a_reset() -> None:
     rows = ({"time_ns": 0, "xmit_wait_ticks": U32 - 9}, {"time_ns": 1400, "xmit_wait_ticks": 90})
-    row = one(*rows)
+    row = single_interval(*rows)
     assert row["xmit_wait_ticks"] == 90
     assert row["flags"] == Flag.RESET | Flag.AT_LEAST
 
 
 @pytest.mark.parametrize(("before", "ticks"), [(U32 - 50, 50), (U32, None)])
 def test_latched_is_never_a_number(before: int, ticks: int | None) -> None:
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "xmit_wait_ticks": before}, {"time_ns": SECOND, "xmit_wait_ticks": U32}
     )
     assert row["xmit_wait_ticks"] == ticks
@@ -128,13 +132,15 @@ def test_latched_is_never_a_number(before: int, ticks: int | None) -> None:
 
 
 def test_reset_of_a_latched_counter() -> None:
-    row = one({"time_ns": 0, "xmit_wait_ticks": U32}, {"time_ns": 9 * SECOND, "xmit_wait_ticks": 7})
+    row = single_interval(
+        {"time_ns": 0, "xmit_wait_ticks": U32}, {"time_ns": 9 * SECOND, "xmit_wait_ticks": 7}
+    )
     assert (row["xmit_wait_ticks"], row["flags"]) == (7, Flag.RESET | Flag.AT_LEAST)
 
 
 def test_latched_data_does_not_touch_the_stall() -> None:
     common = {"data_limit": 4 * U32, "data_bytes": 4 * U32}
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "xmit_wait_ticks": 0} | common,
         {"time_ns": SECOND, "xmit_wait_ticks": 10} | common,
     )
@@ -145,7 +151,7 @@ def test_latched_data_does_not_touch_the_stall() -> None:
 
 def test_64_bits_do_not_overflow() -> None:
     wide = {"wait_limit": 2**64 - 1}
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "xmit_wait_ticks": 2**63 - 5} | wide,
         {"time_ns": SECOND, "xmit_wait_ticks": 2**63 + 5} | wide,
     )
@@ -163,7 +169,7 @@ def test_long_intervals_are_gaps() -> None:
 
 
 def test_tiles_share_the_stall() -> None:
-    row = one(
+    row = single_interval(
         {"time_ns": 0, "stall_ns": 0, "internal_stall_ns": 0, "lanes": 4},
         {"time_ns": 100, "stall_ns": 200, "internal_stall_ns": 40, "lanes": 4},
     )

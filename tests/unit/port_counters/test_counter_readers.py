@@ -38,13 +38,13 @@ PortXmitWait:....................6000000000
 
 
 def test_perfquery_plain(tmp_path: Path) -> None:
-    found = read_counters(put(tmp_path, "a.txt", PLAIN), time_ns=5)
-    row = found.readings.row(0, named=True)
-    assert found.readings.schema == pl.Schema(READINGS.polars_schema)
+    counters = read_counters(put(tmp_path, "a.txt", PLAIN), time_ns=5)
+    row = counters.readings.row(0, named=True)
+    assert counters.readings.schema == pl.Schema(READINGS.polars_schema)
     assert (row["time_ns"], row["port"], row["node_name"]) == (5, 3, "lid 7")
     assert (row["data_bytes"], row["xmit_wait_ticks"]) == (4 * 4294967295, 100)
-    assert found.unknown == []
-    assert found.events.select("node_name", "port", "counter").rows() == [
+    assert counters.unknown == []
+    assert counters.events.select("node_name", "port", "counter").rows() == [
         ("lid 7", 3, "SymbolErrorCounter")
     ]
 
@@ -148,25 +148,25 @@ def test_ibqueryerrors(tmp_path: Path) -> None:
         "   GUID 0x2c9 port 2: [PortXmitPkts == 5000000000 (4.6G)]\n"
         "   GUID 0x2c9 port ALL: [PortXmitWait == 12]\n\n## Summary: 1\n"
     )
-    found = read_counters(put(tmp_path, "a.txt", text))
-    assert found.readings["node_name"].to_list() == [name, name]
-    assert found.readings["data_bytes"].to_list() == [32, None]
-    assert found.readings["xmit_wait_ticks"].to_list() == [12, None]
-    assert found.unknown == ["X"]
+    counters = read_counters(put(tmp_path, "a.txt", text))
+    assert counters.readings["node_name"].to_list() == [name, name]
+    assert counters.readings["data_bytes"].to_list() == [32, None]
+    assert counters.readings["xmit_wait_ticks"].to_list() == [12, None]
+    assert counters.unknown == ["X"]
     with pytest.raises(CounterError, match="not a counter value") as error:
         read_counters(put(tmp_path, "b.txt", text.replace("== 12]", "== 1x2]", 1)))
     assert error.value.place == "line 2, column 40"
 
 
 def test_sysfs_one_missing_counter_costs_nobody_else(tmp_path: Path) -> None:
-    found = read_counters(sysfs(tmp_path))
-    rows = found.readings
+    counters = read_counters(sysfs(tmp_path))
+    rows = counters.readings
     assert rows["node_guid"].to_list() == [0x0002C903000000AB] * 2
     assert rows["data_bytes"].to_list() == [4000, 4000]
     assert rows["xmit_wait_ticks"].to_list() == [17, None]
     assert rows["capacity_gbps"].to_list() == [100.0, 100.0]
     assert rows["flags"].to_list() == [0, Flag.NO_COUNTER]
-    assert found.unknown == [] and set(found.events["counter"]) == {"symbol_error"}
+    assert counters.unknown == [] and set(counters.events["counter"]) == {"symbol_error"}
     put(tmp_path, "ib/mlx5_0/ports/1/counters/port_xmit_data", "-4")
     with pytest.raises(CounterError, match="not a counter value") as error:
         read_counters(tmp_path / "ib")
@@ -184,10 +184,10 @@ GEMINI = (
 
 
 def test_gemini_counters(tmp_path: Path) -> None:
-    found = read_counters(put(tmp_path, "a.csv", GEMINI))
-    assert found.unknown == ["Tesla_K20X.gpu_temp"]
-    assert found.coordinates.rows() == [("(1,2,3)", 1, 2, 3)]
-    row = found.all_intervals().row(0, named=True)
+    counters = read_counters(put(tmp_path, "a.csv", GEMINI))
+    assert counters.unknown == ["Tesla_K20X.gpu_temp"]
+    assert counters.coordinates.rows() == [("(1,2,3)", 1, 2, 3)]
+    row = counters.all_intervals().row(0, named=True)
     assert (row["direction"], row["node_name"], row["interval_ns"]) == ("X+", "(1,2,3)", 60 * 10**9)
     # 12 of 24 lanes: half of 9.4 GB/s. They are on 4 to 8 tiles, which share the stall.
     assert row["capacity_gbps"] == pytest.approx(37.6)
@@ -217,8 +217,8 @@ def test_a_gemini_link_that_lost_lanes(tmp_path: Path, lanes: str, tiles: int, l
     head = "#Time, CompId, Y+_traffic (B), X+_traffic (B), X+_credit_stall (ns), "
     rows = [f"{60 * n}.5, 7, 0, 0, {n * 6 * 10**9}, {lanes}\n" for n in (1, 2)]
     text = head + "X+_sendlinkstatus (1)\n" + "".join(rows)
-    found = read_counters(put(tmp_path, "a.csv", text)).all_intervals()
-    row = found.filter(pl.col("direction") == "X+").row(0, named=True)
+    intervals = read_counters(put(tmp_path, "a.csv", text)).all_intervals()
+    row = intervals.filter(pl.col("direction") == "X+").row(0, named=True)
     # A tenth of a minute on one tile.
     assert row["stall_fraction"] == pytest.approx(0.1 / tiles)
     assert row["flags"] == (Flag.AT_LEAST if least < tiles else 0)
@@ -233,9 +233,9 @@ def test_gemini_percentages(tmp_path: Path) -> None:
         "nettopo_mesh_coord_X\n"
     )
     put(tmp_path, "HEADER", head)
-    found = read_counters(put(tmp_path, "day.csv", "60,25000000,5000000,0,0,4\n"))
-    row = found.all_intervals().row(0, named=True)
-    assert found.readings.height == 0
+    counters = read_counters(put(tmp_path, "day.csv", "60,25000000,5000000,0,0,4\n"))
+    row = counters.all_intervals().row(0, named=True)
+    assert counters.readings.height == 0
     assert (row["stall_fraction"], row["utilization"]) == (0.25, pytest.approx(0.05))
     assert (row["time_ns"], row["direction"]) == (60 * 10**9, "X-")
 
@@ -248,11 +248,11 @@ def test_other_samplers(tmp_path: Path) -> None:
         "#Time,Time_usec,ProducerName,ib.port_xmit_data#mlx4_0.1,ib.port_xmit_data.rate#mlx4_0.1,"
         "ib.port_xmit_wait#mlx4_0.1\n1.0,0,n1,10,2.5,4294967295\n"
     )
-    found = read_counters(put(tmp_path, "b.csv", system))
-    row = found.readings.row(0, named=True)
+    counters = read_counters(put(tmp_path, "b.csv", system))
+    row = counters.readings.row(0, named=True)
     assert (row["node_name"], row["data_bytes"]) == ("n1 mlx4_0", 40)
     assert row["xmit_wait_ticks"] == 4294967295
-    assert found.unknown == ["ib.port_xmit_data.rate#mlx4_0.1"]
+    assert counters.unknown == ["ib.port_xmit_data.rate#mlx4_0.1"]
     network = (
         "#Time,Time_usec,ProducerName,component_id,remote,lid,port,port_query_time,PortXmitData,"
         "PortXmitPkts,PortXmitWait,PortXmitData\n1.0,0,leaf1,1,3.2,3,2,0.5,1,2,3,50\n"
@@ -268,9 +268,9 @@ def test_a_stopped_sampler_is_no_idle_port(tmp_path: Path) -> None:
         [(1, 2, 4294967000), (4294967295, 3, 4294967295), (4294967295, 4, 4294967295), (9, 5, 7)]
     ):
         text += f"{second}.0,0,n1,3,2,{data},{packets},{wait}\n"
-    found = read_counters(put(tmp_path, "c.csv", text))
+    counters = read_counters(put(tmp_path, "c.csv", text))
     latched = Flag.LATCHED | Flag.AT_LEAST | Flag.DATA_LATCHED | Flag.DATA_AT_LEAST
-    made = found.all_intervals(tick_ns=1.0)
+    made = counters.all_intervals(tick_ns=1.0)
     assert made["xmit_wait_ticks"].to_list() == [295, None, 7]
     assert made["data_bytes"].to_list() == [4 * 4294967294, None, 36]
     assert [Flag(f) for f in made["flags"]] == [
@@ -297,12 +297,12 @@ def test_ldms_mistakes(tmp_path: Path, old: str, new: str, place: str, message: 
 
 
 def test_engine_rows_are_the_same_rows() -> None:
-    found = from_run(run_tables()).intervals  # type: ignore[arg-type]
-    assert found.schema == pl.Schema(INTERVALS.polars_schema)
-    assert found["link"].to_list() == [0, 0, 1, 1]
-    assert found["time_ns"].to_list() == [1000, 1500, 1000, 1500]
-    assert found["stall_fraction"].to_list() == [0.0, 0.2, 0.0, 0.0]
-    assert found["utilization"].to_list() == [0.0, 0.8, 0.0, 0.0]
+    intervals = from_run(run_tables()).intervals  # type: ignore[arg-type]
+    assert intervals.schema == pl.Schema(INTERVALS.polars_schema)
+    assert intervals["link"].to_list() == [0, 0, 1, 1]
+    assert intervals["time_ns"].to_list() == [1000, 1500, 1000, 1500]
+    assert intervals["stall_fraction"].to_list() == [0.0, 0.2, 0.0, 0.0]
+    assert intervals["utilization"].to_list() == [0.0, 0.8, 0.0, 0.0]
 
 
 def test_an_engine_stall_spans_its_windows() -> None:
@@ -310,9 +310,9 @@ def test_an_engine_stall_spans_its_windows() -> None:
     run = run_tables()
     truth = run.tables["truth"].with_columns(stall_ps=pl.lit(700_000, pl.UInt64))
     run.tables["truth"] = truth
-    found = from_run(run).intervals  # type: ignore[arg-type]
-    assert found["stall_ns"].to_list() == [200.0, 500.0, 0.0, 0.0]
-    assert found["stall_fraction"].to_list() == [0.2, 1.0, 0.0, 0.0]
+    intervals = from_run(run).intervals  # type: ignore[arg-type]
+    assert intervals["stall_ns"].to_list() == [200.0, 500.0, 0.0, 0.0]
+    assert intervals["stall_fraction"].to_list() == [0.2, 1.0, 0.0, 0.0]
 
 
 def test_a_collection(tmp_path: Path) -> None:
@@ -322,18 +322,18 @@ def test_a_collection(tmp_path: Path) -> None:
     (tmp_path / "c" / "intervals").mkdir()
     for number, part in enumerate((rows.head(2), rows.tail(2))):
         part.write_parquet(tmp_path / "c" / "intervals" / f"{number:06d}.parquet")
-    found = read_counters(tmp_path / "c")
-    assert found.intervals.equals(rows)
-    assert found.notes == [
+    counters = read_counters(tmp_path / "c")
+    assert counters.intervals.equals(rows)
+    assert counters.notes == [
         "1 segment not finished and left out; "
         "where no collector runs any more: tailback collect --compact",
         "2 of 2 segments have no SHA-256, so damage to them may go unnoticed",
         "2 segments without counters of errors: errors/000000.parquet: does not exist",
     ]
     put(tmp_path, "c/intervals/000009.parquet", "PAR1")
-    found = read_counters(tmp_path / "c")
-    assert found.intervals.equals(rows)
-    assert found.notes[0].startswith("left out: 000009.parquet: damaged")
+    counters = read_counters(tmp_path / "c")
+    assert counters.intervals.equals(rows)
+    assert counters.notes[0].startswith("left out: 000009.parquet: damaged")
     for number in range(2):
         put(tmp_path, f"c/intervals/{number:06d}.parquet", "")
     with pytest.raises(CounterError) as error:
@@ -408,18 +408,18 @@ def test_real_ldms_headers(tmp_path: Path) -> None:
         ",".join(str(60 * t) if i == 0 else str(i * t) for i in range(len(names))) + "\n"
         for t in (1, 2)
     )
-    found = read_counters(put(tmp_path, "a.csv", head + "\n" + rows))
-    assert found.readings["direction"].n_unique() == 6
-    assert len(found.unknown) + 3 + 3 + 6 * 5 + 6 * 3 == len(names)
+    counters = read_counters(put(tmp_path, "a.csv", head + "\n" + rows))
+    assert counters.readings["direction"].n_unique() == 6
+    assert len(counters.unknown) + 3 + 3 + 6 * 5 + 6 * 3 == len(names)
     at = names.index("X+_traffic (B)")
-    first = found.readings.filter(pl.col("direction") == "X+")
+    first = counters.readings.filter(pl.col("direction") == "X+")
     assert first["data_bytes"].to_list() == [at, 2 * at]
     monet = real("ldms/bluewaters_monet.HEADER").read_text().strip()
     row = ",".join(["60"] + ["1000000"] * 18 + ["3", "2", "1"])
-    found = read_counters(put(tmp_path, "b.csv", monet + "\n" + row + "\n"))
-    assert found.unknown == []
-    assert found.intervals["stall_fraction"].to_list() == [0.01] * 6
-    assert found.coordinates.row(0) == ("(1,2,3)", 1, 2, 3)
+    counters = read_counters(put(tmp_path, "b.csv", monet + "\n" + row + "\n"))
+    assert counters.unknown == []
+    assert counters.intervals["stall_fraction"].to_list() == [0.01] * 6
+    assert counters.coordinates.row(0) == ("(1,2,3)", 1, 2, 3)
 
 
 @pytest.mark.data
@@ -432,12 +432,12 @@ def test_real_cray_samples(tmp_path: Path, name: str, ports: int) -> None:
     pairs = [line.split(None, 2) for line in lines if line.strip().startswith("U64")]
     head = ",".join(["#Time", "Time_usec", "ProducerName", *(p[2].strip() for p in pairs)])
     row = ",".join(["1421272080.009395", "9395", "nid", *(p[1] for p in pairs)])
-    found = read_counters(put(tmp_path, "a.csv", head + "\n" + row + "\n"))
-    assert found.readings.height == ports
-    assert found.readings["time_ns"].unique().to_list() == [1421272080009395000]
+    counters = read_counters(put(tmp_path, "a.csv", head + "\n" + row + "\n"))
+    assert counters.readings.height == ports
+    assert counters.readings["time_ns"].unique().to_list() == [1421272080009395000]
     wanted = {
         "cray_gemini_r_sampler": ("Y+", 5443101840963, 1937719501518),
         "cray_aries_r_sampler": (None, 2808457000, 276319362),
     }[name]
-    rows = found.readings.select("direction", "data_bytes", "stall_ns").rows()
+    rows = counters.readings.select("direction", "data_bytes", "stall_ns").rows()
     assert wanted in rows

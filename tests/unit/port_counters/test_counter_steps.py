@@ -113,9 +113,9 @@ def test_a_counter_too_large_did_not_restart() -> None:
             "internal_stall_ns": [10**12, 10**11, 10**10],
         }
     )
-    found = difference(conform(READINGS, readings))
-    assert found["stall_fraction"].to_list() == [None, 0.125]
-    assert found["internal_stall_fraction"].to_list() == [None, 1.25]
+    intervals = difference(conform(READINGS, readings))
+    assert intervals["stall_fraction"].to_list() == [None, 0.125]
+    assert intervals["internal_stall_fraction"].to_list() == [None, 1.25]
 
 
 def test_without_a_speed_the_quarters_decide() -> None:

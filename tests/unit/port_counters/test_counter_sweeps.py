@@ -127,13 +127,15 @@ def test_the_largest_counts_within_a_step() -> None:
     assert values is not None and values.ravel().tolist() == [50, 70]
 
 
-@pytest.mark.parametrize("rest", [1, 29, 30, 31, 59])
-def test_a_truncated_last_interval_is_a_step(rest: int) -> None:
-    rows = pl.DataFrame({"time_ns": [60, 120, 120 + rest], "interval_ns": [60, 60, rest]})
+@pytest.mark.parametrize("remainder_ns", [1, 29, 30, 31, 59])
+def test_a_truncated_last_interval_is_a_step(remainder_ns: int) -> None:
+    rows = pl.DataFrame(
+        {"time_ns": [60, 120, 120 + remainder_ns], "interval_ns": [60, 60, remainder_ns]}
+    )
     sweeps = Sweeps.of(rows)
     assert np.diff(sweeps.number).tolist() == [1, 1]
     assert sweeps.at(rows).tolist() == [0, 1, 2]
-    assert sweeps.time_ns.tolist() == [60, 120, 120 + rest]
+    assert sweeps.time_ns.tolist() == [60, 120, 120 + remainder_ns]
 
 
 def test_without_lengths_every_time_is_a_step() -> None:

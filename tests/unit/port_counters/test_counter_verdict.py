@@ -101,8 +101,8 @@ def link_names(fabric: Fabric) -> list[str]:
     return [f"{fabric.vertex_name(int(a))} → {fabric.vertex_name(int(b))}" for a, b in ends]
 
 
-def full_names(found: Origins, fabric: Fabric) -> list[str]:
-    return [link_names(fabric)[link] for link in found.full["link"]]
+def full_names(queue_origins: Origins, fabric: Fabric) -> list[str]:
+    return [link_names(fabric)[link] for link in queue_origins.full["link"]]
 
 
 @pytest.mark.parametrize(
@@ -143,16 +143,16 @@ def test_waiting_begins_only_downstream_of_ports_that_wait(
     stalled: dict[str, float], used: dict[str, float], unread: tuple[str, ...], expected: list[str]
 ) -> None:
     fabric = tree()
-    found = judged(fabric, stalled, used, unread)
-    places = origins(found, Wiring.of(fabric))
+    analysis = judged(fabric, stalled, used, unread)
+    places = origins(analysis, Wiring.of(fabric))
     assert full_names(places, fabric) == expected
     assert places.at_hosts.height == ("leaf0 → n0" in stalled)
-    text = roots(found, Wiring.of(fabric))
+    text = roots(analysis, Wiring.of(fabric))
     if "leaf0 → n0" in stalled:
         assert "1 waiting port, like leaf0[1], leads to a host" in text
     else:
         assert text.startswith("1 port downstream" if expected else "no port that was read")
-    assert "give fabric=" in roots(found, None) and origins(found, None).full.is_empty()
+    assert "give fabric=" in roots(analysis, None) and origins(analysis, None).full.is_empty()
 
 
 def test_an_unreachable_full_port_is_not_named() -> None:
@@ -164,7 +164,7 @@ def test_an_unreachable_full_port_is_not_named() -> None:
     for _ in range(50):
         stalled = {name: 0.3 for name in names if draw.random() < 0.2}
         used = {name: 0.9 for name in names if draw.random() < 0.4}
-        found = origins(judged(fabric, stalled, used), Wiring.of(fabric))
+        queue_origins = origins(judged(fabric, stalled, used), Wiring.of(fabric))
         reached = {names.index(name) for name in stalled}
         for _ in range(4):  # no path is longer
             reached |= {
@@ -176,7 +176,7 @@ def test_an_unreachable_full_port_is_not_named() -> None:
                 and fabric.link_dst[link] >= fabric.n_nodes
                 and not (up[link] < 0 < up[after])
             }
-        assert set(found.full["link"].to_list()) <= reached
+        assert set(queue_origins.full["link"].to_list()) <= reached
 
 
 def test_classes_of_a_fat_tree() -> None:

@@ -47,11 +47,11 @@ def ibqueryerrors_wide(words: int) -> str:
 def test_words_through_the_top(
     tmp_path: Path, text: Callable[[int], str], data_bytes: int, flags: Flag
 ) -> None:
-    found = [
+    tables = [
         read_counters(put(tmp_path, f"{n}.txt", text(words)), time_ns=n * MINUTE).readings
         for n, words in enumerate((TOP - 99, 100))
     ]
-    row = difference(pl.concat(found)).row(0, named=True)
+    row = difference(pl.concat(tables)).row(0, named=True)
     assert (row["data_bytes"], row["flags"] & ~int(Flag.NO_COUNTER)) == (data_bytes, flags)
 
 
@@ -102,12 +102,12 @@ def test_a_wait_beyond_32_bits_continues(tmp_path: Path, source: str) -> None:
     """A number above 32 ones says itself that the counter is wider: it stands at no top."""
     ticks = (2**33, 2**33 + 100)
     if source == "sysfs":
-        found = []
+        tables = []
         for n, value in enumerate(ticks):
             folder = sysfs(tmp_path)
             put(tmp_path, "ib/mlx5_0/ports/1/counters/port_xmit_wait", f"{value}\n")
-            found.append(read_counters(folder, time_ns=n * MINUTE).readings.filter(port=1))
-        readings = pl.concat(found)
+            tables.append(read_counters(folder, time_ns=n * MINUTE).readings.filter(port=1))
+        readings = pl.concat(tables)
     else:
         head = "#Time,Time_usec,ProducerName,ib.port_xmit_wait#mlx5_0.1\n"
         rows = "".join(f"{60 * n},0,n1,{value}\n" for n, value in enumerate(ticks))
@@ -119,14 +119,14 @@ def test_a_wait_beyond_32_bits_continues(tmp_path: Path, source: str) -> None:
 
 def test_ambiguous_ldms_words_take_the_largest_octets(tmp_path: Path) -> None:
     text = f"#Time,Time_usec,ProducerName,ib.port_xmit_data#mlx5_0.1\n1,0,n1,{2**63}\n"
-    found = read_counters(put(tmp_path, "a.csv", text)).readings
-    assert found["data_bytes"].to_list() == [2**64 - 4]
+    readings = read_counters(put(tmp_path, "a.csv", text)).readings
+    assert readings["data_bytes"].to_list() == [2**64 - 4]
 
 
 def test_ldms_times_keep_their_microseconds(tmp_path: Path) -> None:
     text = "#Time,ProducerName,ib.port_xmit_wait#mlx5_0.1\n1456790400.123456,n1,1\n"
-    found = read_counters(put(tmp_path, "a.csv", text)).readings
-    assert found["time_ns"].to_list() == [1456790400_123456000]
+    readings = read_counters(put(tmp_path, "a.csv", text)).readings
+    assert readings["time_ns"].to_list() == [1456790400_123456000]
 
 
 def test_gemini_percentages_as_time(tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_a_gemini_stall_is_shared_by_tiles(tmp_path: Path, axis: str, tiles: int
     """The counters of all tiles are summed: 2.4 s of stall in a second are a part of each."""
     text = f"#Time,Time_usec,CompId,{axis}+_credit_stall (ns),{axis}+_inq_stall (ns)\n"
     text += "1,0,7,0,0\n2,0,7,2400000000,1200000000\n"
-    found = read_counters(put(tmp_path, "a.csv", text)).all_intervals().row(0, named=True)
-    assert found["stall_fraction"] == pytest.approx(2.4 / tiles)
-    assert found["internal_stall_fraction"] == pytest.approx(1.2 / tiles)
+    interval = read_counters(put(tmp_path, "a.csv", text)).all_intervals().row(0, named=True)
+    assert interval["stall_fraction"] == pytest.approx(2.4 / tiles)
+    assert interval["internal_stall_fraction"] == pytest.approx(1.2 / tiles)
 
 
 def test_simulated_counters_start_in_nanoseconds() -> None:
@@ -159,11 +159,11 @@ def test_simulated_counters_start_in_nanoseconds() -> None:
         "inq_ps": 300_000,
     }
     run.tables["counters"] = pl.DataFrame([row], schema=schema)
-    found = from_run(run).readings.filter(pl.col("link") == 0)  # type: ignore[arg-type]
-    assert found["time_ns"].to_list() == [0, 1000, 2000, 2500]
-    assert found["data_bytes"].to_list() == [0, 900, 900, 900]
-    assert found["stall_ns"].to_list() == [0, 400, 400, 400]
-    assert found["internal_stall_ns"].to_list() == [0, 300, 300, 300]
+    readings = from_run(run).readings.filter(pl.col("link") == 0)  # type: ignore[arg-type]
+    assert readings["time_ns"].to_list() == [0, 1000, 2000, 2500]
+    assert readings["data_bytes"].to_list() == [0, 900, 900, 900]
+    assert readings["stall_ns"].to_list() == [0, 400, 400, 400]
+    assert readings["internal_stall_ns"].to_list() == [0, 300, 300, 300]
 
 
 @pytest.mark.parametrize(("share", "refused"), [(1.4, False), (1.6, True)])

@@ -194,8 +194,8 @@ def test_devices_of_two_files_stay_apart(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_describing_labels_leave_names_alone(name: str, tmp_path: Path) -> None:
-    one = [row for row in BOTH if row[1] == 1]
-    source, intervals, notes = read(tmp_path, name, one)
+    first_port = [row for row in BOTH if row[1] == 1]
+    source, intervals, notes = read(tmp_path, name, first_port)
     assert intervals["data_bytes"].to_list() == [1000]
     assert not source.counters.readings["node_name"].str.contains("(", literal=True).any()
     assert "several devices" not in " ".join(notes)
@@ -306,6 +306,6 @@ def test_reset_below_threshold_is_not_a_rise(tmp_path: Path) -> None:
 
 def test_csv_without_column_names_it(tmp_path: Path) -> None:
     file = put(tmp_path, "a.csv", "time,box,ifName,ifHCOutOctets\n1764300000,s,p,1\n")
-    with pytest.raises(TailbackError, match="without a column for the node") as got:
+    with pytest.raises(TailbackError, match="without a column for the node") as caught:
         load([file])
-    assert "'box'" in got.value.message and "hostname" in (got.value.remedy or "")
+    assert "'box'" in caught.value.message and "hostname" in (caught.value.remedy or "")

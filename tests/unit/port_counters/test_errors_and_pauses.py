@@ -42,9 +42,9 @@ def files_of(source: str, folder: Path, first: int, last: int) -> list[Path]:
             put(
                 folder,
                 f"{n}.txt",
-                "".join(f"> {line}\n" for line in one.splitlines()) if quoted else one,
+                "".join(f"> {line}\n" for line in table.splitlines()) if quoted else table,
             )
-            for n, one in enumerate(texts)
+            for n, table in enumerate(texts)
         ]
     if source == "sysfs":
         out = []
@@ -92,15 +92,15 @@ def test_rising_errors_are_a_fault_in_every_source(
 ) -> None:
     files = files_of(source, tmp_path, first, last)
     untimed = source in ("perfquery", "ibqueryerrors", "mail", "sysfs")
-    found = tb.counters(files, every_ns=MINUTE if untimed else None)
-    assert (found.verdict.kind == "faults") == faulty
-    assert not any("ymbol" in name or "crc" in name for name in found.verdict.unknown)
-    events = found.verdict.events
+    counters = tb.counters(files, every_ns=MINUTE if untimed else None)
+    assert (counters.verdict.kind == "faults") == faulty
+    assert not any("ymbol" in name or "crc" in name for name in counters.verdict.unknown)
+    events = counters.verdict.events
     assert events["finding"].to_list() == (["errors"] if faulty else [])
     if faulty:
         (row,) = events.to_dicts()
         assert row["count"] == last - first
-        text = "\n".join(screen(found.verdict, found.inventory, found.source.kinds, None))
+        text = "\n".join(screen(counters.verdict, counters.inventory, counters.source.kinds, None))
         assert "LINKS HAVE ERRORS" in text and "6 errors on its link" in text
 
 
@@ -137,9 +137,9 @@ def test_errors_above_a_threshold_are_a_lower_bound(
 def test_full_error_counter_is_a_fault(source: str, tmp_path: Path) -> None:
     files = files_of(source, tmp_path, 65535, 65535)
     untimed = source != "prometheus"
-    found = tb.counters(files, every_ns=MINUTE if untimed else None)
-    assert found.verdict.kind == "faults"
-    assert "≥ 65,535 errors" in found.facts["sentence"]
+    counters = tb.counters(files, every_ns=MINUTE if untimed else None)
+    assert counters.verdict.kind == "faults"
+    assert "≥ 65,535 errors" in counters.facts["sentence"]
 
 
 def ethernet(folder: Path, *, paused: float, sent: float, columns: str) -> Path:
@@ -175,22 +175,22 @@ def test_a_paused_port_is_no_slow_link(share: float, tmp_path: Path) -> None:
     # At the rate of the link while it is not paused: 24 of 1,524 bytes of a frame are not counted.
     sent = 1500 / 1524 * (1 - share)
     path = ethernet(tmp_path, paused=share, sent=sent, columns="frames, duration")
-    found = tb.counters(path)
-    assert found.queues is not None and found.queues.kind == "paused"
-    (row,) = found.queues.paused.to_dicts()
+    counters = tb.counters(path)
+    assert counters.queues is not None and counters.queues.kind == "paused"
+    (row,) = counters.queues.paused.to_dicts()
     assert row["paused_share"] == pytest.approx(share, rel=1e-6)
-    assert found.frame["stall_fraction"].to_list() == [pytest.approx(share, rel=1e-6)]
-    assert found.verdict.unknown == []
-    text = " ".join(" ".join(queues_screen(found.queues, found.verdict, ["x"], None)).split())
+    assert counters.frame["stall_fraction"].to_list() == [pytest.approx(share, rel=1e-6)]
+    assert counters.verdict.unknown == []
+    text = " ".join(" ".join(queues_screen(counters.queues, counters.verdict, ["x"], None)).split())
     assert "paused by its far end" in text and "check that cable" not in text
     assert "none were counted" not in text
 
 
 def test_slow_link_is_found_beside_its_pauses(tmp_path: Path) -> None:
     path = ethernet(tmp_path, paused=0.5, sent=0.1, columns="duration")
-    found = tb.counters(path)
-    assert found.queues is not None and found.queues.kind == "degraded"
-    (row,) = found.queues.of("degraded").to_dicts()
+    counters = tb.counters(path)
+    assert counters.queues is not None and counters.queues.kind == "degraded"
+    (row,) = counters.queues.of("degraded").to_dicts()
     assert row["served_gbps"] == pytest.approx(40 * 0.1 / 0.5, rel=1e-3)
 
 
@@ -198,9 +198,9 @@ def test_pauses_of_unknown_length_excuse_a_slow_link(tmp_path: Path) -> None:
     kinds = {}
     for paused in (0.0, 0.7):
         path = ethernet(tmp_path, paused=paused, sent=0.2, columns="frames")
-        found = tb.counters(path)
-        assert found.queues is not None
-        kinds[paused] = found.queues.kind
+        counters = tb.counters(path)
+        assert counters.queues is not None
+        kinds[paused] = counters.queues.kind
     assert kinds[0.0] == "degraded" and kinds[0.7] != "degraded"
 
 
@@ -226,8 +226,8 @@ def test_fault_before_the_last_seconds_is_not_accused(fault: str, tmp_path: Path
 def test_open_questions_follow_from_what_was_counted(tmp_path: Path) -> None:
     for columns, asked in (("duration", False), ("", True)):
         path = ethernet(tmp_path, paused=0.5, sent=0.4, columns=columns)
-        found = tb.counters(path)
-        assert ("pause frames" in " ".join(found.facts["cannot_tell"])) == asked
+        counters = tb.counters(path)
+        assert ("pause frames" in " ".join(counters.facts["cannot_tell"])) == asked
 
 
 FABRIC = """\
@@ -281,29 +281,29 @@ def stalls(folder: Path, device: str, link: str, ticks: int) -> tb.CountersResul
 def test_stall_of_split_or_slow_ports_is_exact(
     device: str, link: str, tick_ns: float, share: float, tmp_path: Path
 ) -> None:
-    found = stalls(tmp_path, device, link, round(share * MINUTE / tick_ns))
-    (row,) = found.frame.to_dicts()
+    counters = stalls(tmp_path, device, link, round(share * MINUTE / tick_ns))
+    (row,) = counters.frame.to_dicts()
     assert row["stall_fraction"] == pytest.approx(share, rel=1e-4)
-    assert row["stall_high_fraction"] is None and found.verdict.kind == "stalls"
+    assert row["stall_high_fraction"] is None and counters.verdict.kind == "stalls"
 
 
 def test_unknown_tick_is_an_interval_in_the_verdict(tmp_path: Path) -> None:
     seen = set()
     for rule_ns, share in itertools.product((0.64, 10.24), (0.0005, 0.004, 0.05, 0.5, 1.0)):
-        found = stalls(tmp_path, "", "4xEDR", round(share * MINUTE / rule_ns))
-        (row,) = found.frame.to_dicts()
+        counters = stalls(tmp_path, "", "4xEDR", round(share * MINUTE / rule_ns))
+        (row,) = counters.frame.to_dicts()
         assert row["stall_fraction"] <= share * 1.0001
         assert row["stall_high_fraction"] >= share * 0.9999
-        kind = found.verdict.kind
+        kind = counters.verdict.kind
         # Never confident against the truth.
-        assert kind == "unknown" or (kind == "stalls") == (share >= found.verdict.threshold)
+        assert kind == "unknown" or (kind == "stalls") == (share >= counters.verdict.threshold)
         seen.add(kind)
     assert seen == {"stalls", "quiet", "unknown"}
 
 
 def test_port_without_ticks_is_quiet(tmp_path: Path) -> None:
-    found = stalls(tmp_path, "", "4xEDR", 0)
-    assert found.verdict.kind == "quiet"
+    counters = stalls(tmp_path, "", "4xEDR", 0)
+    assert counters.verdict.kind == "quiet"
     bare = tb.counters(files_of("ibnet", tmp_path, 1, 1))
     assert bare.frame["stall_fraction"].to_list() == [0.0]
 

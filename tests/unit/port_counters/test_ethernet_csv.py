@@ -30,12 +30,12 @@ def put(folder: Path, text: str | bytes, name: str = "c.csv") -> Path:
 
 
 def test_readings_and_intervals(tmp_path: Path) -> None:
-    found = read_counters(put(tmp_path, ROWS))
-    assert found.unknown == ["rx_bytes"]
-    first = found.readings.row(0, named=True)
+    data = read_counters(put(tmp_path, ROWS))
+    assert data.unknown == ["rx_bytes"]
+    first = data.readings.row(0, named=True)
     assert first["time_ns"] == 1_795_345_570_000_000_000
     assert (first["interface"], first["port"], first["flags"]) == ("swp2", 1, 0)
-    rows = {row["interface"]: row for row in found.all_intervals().iter_rows(named=True)}
+    rows = {row["interface"]: row for row in data.all_intervals().iter_rows(named=True)}
     assert (rows["swp2"]["data_bytes"], rows["swp2"]["packets"]) == (125_000, 100)
     assert (rows["swp2"]["backlog_before_bytes"], rows["swp2"]["backlog_bytes"]) == (0, 1500)
     assert (rows["swp10"]["drops"], rows["swp10"]["stall_fraction"]) == (2, None)
@@ -119,18 +119,18 @@ def test_octets_of_32_bits_wrap(
 ) -> None:
     speed = min(mbps * 10**6, 2**32 - 1)
     text = OCTETS + f"1764300000,s,e0,{before},1,{speed}\n1764300001,s,e0,{after},2,{speed}\n"
-    found = read_counters(put(tmp_path, text))
-    row = found.all_intervals().row(0, named=True)
+    data = read_counters(put(tmp_path, text))
+    row = data.all_intervals().row(0, named=True)
     assert (row["data_bytes"], Flag(row["flags"])) == (sent, flags)
     # The largest value of ifSpeed is that of every higher rate.
     assert row["capacity_gbps"] == (1.0 if mbps == 1000 else None)
-    assert any("ifOutOctets counts 32 bits" in note for note in found.notes)
+    assert any("ifOutOctets counts 32 bits" in note for note in data.notes)
 
 
 def test_octets_beyond_32_bits_are_wider(tmp_path: Path) -> None:
     text = OCTETS + f"1764300000,s,e0,{2**33},1,\n1764300001,s,e0,{2**33 + 9},2,\n"
-    found = read_counters(put(tmp_path, text))
-    assert found.all_intervals()["data_bytes"].to_list() == [9] and not found.notes
+    data = read_counters(put(tmp_path, text))
+    assert data.all_intervals()["data_bytes"].to_list() == [9] and not data.notes
 
 
 @pytest.mark.parametrize(("speed", "shown"), [("25000", "25 Gb/s"), ("0", "down"), ("-1", "down")])
@@ -140,11 +140,11 @@ def test_a_port_that_loses_speed_is_named(tmp_path: Path, speed: str, shown: str
         for k in range(4)
         for port in ("e0", "e1")
     )
-    found = counters(put(tmp_path, text))
-    assert found.queues is not None and found.queues.kind == "slower"
+    analysis = counters(put(tmp_path, text))
+    assert analysis.queues is not None and analysis.queues.kind == "slower"
     assert (
         "s[e1] came down once to a lower speed in the time of the counters "
-        f"(from 100 Gb/s to {shown})" in (found.facts["sentence"])
+        f"(from 100 Gb/s to {shown})" in (analysis.facts["sentence"])
     )
 
 
@@ -154,15 +154,15 @@ def test_a_full_port_without_queues_is_named(tmp_path: Path) -> None:
         for k in range(4)
         for port, sent in (("e0", 500_000_000), ("e1", 1_235_000_000))
     )
-    found = counters(put(tmp_path, text))
-    assert found.queues is not None and found.queues.kind == "busy"
-    assert found.facts["sentence"].startswith(
+    analysis = counters(put(tmp_path, text))
+    assert analysis.queues is not None and analysis.queues.kind == "busy"
+    assert analysis.facts["sentence"].startswith(
         "1 of 2 links sent at the nominal rate for a time, such as s[e1]"
     )
     half = "".join(line for line in text.splitlines(keepends=True) if ",e1," not in line)
-    found = counters(put(tmp_path, half))
-    assert found.queues is not None and found.queues.kind == "unknown"
-    assert "the busiest, s[e0], used 40 % of its rate" in found.facts["sentence"]
+    analysis = counters(put(tmp_path, half))
+    assert analysis.queues is not None and analysis.queues.kind == "unknown"
+    assert "the busiest, s[e0], used 40 % of its rate" in analysis.facts["sentence"]
 
 
 def test_readings_that_do_not_move_say_so(tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_cut_files_never_end_in_a_traceback(tmp_path: Path) -> None:
 
 
 def test_an_empty_table_has_a_note(tmp_path: Path) -> None:
-    found = read_counters(put(tmp_path, HEAD))
-    assert found.readings.is_empty() and found.notes == ["c.csv: no row under its header"]
+    data = read_counters(put(tmp_path, HEAD))
+    assert data.readings.is_empty() and data.notes == ["c.csv: no row under its header"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.factories.recordings import HEAD, STATISTICS_HEAD, row, stamp
 Rise = tuple[str, str, str, int, int]
 
 
-def found(*rises: Rise, unused: dict[str, frozenset[str]] | None = None) -> pl.DataFrame:
+def findings_of(*rises: Rise, unused: dict[str, frozenset[str]] | None = None) -> pl.DataFrame:
     """Findings of counters that go from one value to another within ten seconds."""
     rows = [
         (at * 10**9, 0, host, 0, interface, counter, value)
@@ -73,8 +73,8 @@ def found(*rises: Rise, unused: dict[str, frozenset[str]] | None = None) -> pl.D
     ],
 )
 def test_names_of_counters(counter: str, kind: str | None) -> None:
-    found = meaning_of(counter)
-    assert (None if found is None else found.kind) == kind
+    meaning = meaning_of(counter)
+    assert (None if meaning is None else meaning.kind) == kind
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_full_counters_are_faults_without_a_rise() -> None:
     for counter, (meaning, _) in MEANINGS.items():
         if meaning.largest is None:
             continue
-        (row,) = found(("s", "1", counter, meaning.largest, meaning.largest)).to_dicts()
+        (row,) = findings_of(("s", "1", counter, meaning.largest, meaning.largest)).to_dicts()
         assert (row["count"], row["full"]) == (0, [counter])
         assert row["since_reset"] == meaning.largest
         assert f"≥ {meaning.largest:,}" in ports_counted(
-            found(("s", "1", counter, meaning.largest, meaning.largest))
+            findings_of(("s", "1", counter, meaning.largest, meaning.largest))
         )
-        assert found(("s", "1", counter, meaning.largest - 1, meaning.largest - 1)).is_empty()
+        assert findings_of(("s", "1", counter, meaning.largest - 1, meaning.largest - 1)).is_empty()
 
 
 def test_priority_pauses_last_at_least_the_longest() -> None:
@@ -183,7 +183,7 @@ def test_priority_pauses_last_at_least_the_longest() -> None:
 
 
 def test_received_pause_frames_have_host_and_rate() -> None:
-    rows = found(
+    rows = findings_of(
         ("n3", "eth2", "rx_prio3_pause", 55, 12_400),
         ("n3", "eth2", "rx_prio4_pause", 0, 10),
         # The same frames, counted for the port.
@@ -214,31 +214,31 @@ def test_figures_of_a_reset_counter_are_lower_bounds(kind: str) -> None:
     }.get(kind, [])
     for name in names:
         for first, bounded in ((9, True), (0, False)):
-            rows = found(("n1", "e", name, first, 3), ("n2", "e", name, first, 2))
+            rows = findings_of(("n1", "e", name, first, 3), ("n2", "e", name, first, 2))
             assert rows["at_least"].to_list() == [bounded] * 2
             assert ports_counted(rows).count("≥") == (rows["count"] > 0).sum() * bounded + bounded
             assert ("≥" in "\n".join(event_lines(rows, {}, kind))) == bounded
 
 
 def test_a_time_without_frames_and_a_reset_counter() -> None:
-    (one,) = found(("n3", "e", "rx_global_pause_duration", 0, 5_000_000)).to_dicts()
-    assert (one["finding"], one["count"], one["paused_share"]) == ("paused", 0, 0.5)
-    rows = found(("n3", "e", "tx_discards_phy", 900, 12))
+    (event,) = findings_of(("n3", "e", "rx_global_pause_duration", 0, 5_000_000)).to_dicts()
+    assert (event["finding"], event["count"], event["paused_share"]) == ("paused", 0, 0.5)
+    rows = findings_of(("n3", "e", "tx_discards_phy", 900, 12))
     assert rows["count"].to_list() == [12]
     assert "discarded ≥ 12 packets instead of sending them" in ports_counted(rows, during_run=True)
 
 
 def test_interfaces_outside_the_job_are_left_out() -> None:
     rise = ("n3", "eth0", "rx_pause", 0, 5)
-    assert found(rise).height == 1
-    assert found(rise, unused={"n3": frozenset({"eth0"})}).is_empty()
-    assert found().is_empty()
+    assert findings_of(rise).height == 1
+    assert findings_of(rise, unused={"n3": frozenset({"eth0"})}).is_empty()
+    assert findings_of().is_empty()
 
 
 def test_notifications_are_reported_without_their_marks() -> None:
     sent = ("n1", "mlx5_0/1", "cnp_sent", 0, 4)
-    assert found(sent)["finding"].to_list() == ["notifying"]
-    both = found(sent, ("n1", "mlx5_0/1", "np_ecn_marked_roce_packets", 0, 90))
+    assert findings_of(sent)["finding"].to_list() == ["notifying"]
+    both = findings_of(sent, ("n1", "mlx5_0/1", "np_ecn_marked_roce_packets", 0, 90))
     assert both.select("finding", "count").rows() == [("marked", 90)]
 
 
@@ -260,7 +260,7 @@ def test_losses_precede_pauses_and_all_have_sentences() -> None:
         "port_rcv_remote_physical_errors",
         "port_xmit_constraint_errors",
     ]
-    rows = found(
+    rows = findings_of(
         *(("n1", "i", name, 0, 1) for name in kinds),
         ("n2", "i", "cnp_sent", 0, 1),
         ("n2", "i", SPEED, 200_000, 25_000),
@@ -293,7 +293,9 @@ def test_truncated_recording_tables_are_read(tmp_path: Path) -> None:
 def test_other_full_counters_are_lower_bounds() -> None:
     full = ("s", "1", "SymbolErrorCounter", 65535, 65535)
     others = [("s", "2", "LinkDownedCounter", 255, 255), ("s", "3", "LinkDownedCounter", 0, 1)]
-    assert "at its largest value (≥ 256 on 2 other ports): " in ports_counted(found(full, *others))
+    assert "at its largest value (≥ 256 on 2 other ports): " in ports_counted(
+        findings_of(full, *others)
+    )
     exact = [("s", "2", "LinkDownedCounter", 0, 4), ("s", "3", "LinkDownedCounter", 0, 1)]
-    assert "; 1 on 1 other port): " in ports_counted(found(*exact))
-    assert "(5 on 2 other ports): " in ports_counted(found(full, *exact))
+    assert "; 1 on 1 other port): " in ports_counted(findings_of(*exact))
+    assert "(5 on 2 other ports): " in ports_counted(findings_of(full, *exact))

@@ -214,9 +214,9 @@ def test_rates_of_another_unit_accuse_no_cable(factor: float) -> None:
 
 
 def test_a_full_link_is_busy_and_not_degraded() -> None:
-    found = port_findings(queue(5000, 5000, np.full(4000, 5500.0), 100))
-    assert found["finding"].to_list() == ["busy"]
-    assert found["served_gbps"][0] == pytest.approx(0.04, rel=0.02)
+    findings = port_findings(queue(5000, 5000, np.full(4000, 5500.0), 100))
+    assert findings["finding"].to_list() == ["busy"]
+    assert findings["served_gbps"][0] == pytest.approx(0.04, rel=0.02)
 
 
 def test_uncounted_frames_make_no_slow_link() -> None:
@@ -228,7 +228,7 @@ def test_uncounted_frames_make_no_slow_link() -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.7])
 def test_slow_links_are_found_in_sparse_readings(share: float) -> None:
-    found = 0
+    n_degraded = 0
     for seed in range(20):
         arrivals = bursts(0.85 * share * 5000, 120_000, seed)
         rows = port_findings(queue(share * 5000, 5000, arrivals, 1000, 30, seed))
@@ -237,8 +237,8 @@ def test_slow_links_are_found_in_sparse_readings(share: float) -> None:
             assert row["evidence"] == "sampled"
             truth = share * 5000 * 8 / STEP_NS
             assert row["served_low_gbps"] <= truth <= row["served_high_gbps"]
-            found += 1
-    assert found >= 18
+            n_degraded += 1
+    assert n_degraded >= 18
 
 
 def test_a_slow_link_with_a_one_ended_queue() -> None:
@@ -260,14 +260,14 @@ def test_a_slow_link_with_a_one_ended_queue() -> None:
 
 def test_readings_that_come_late_hide_no_slow_link() -> None:
     """Most intervals are half as long again, or half as long, as they should be."""
-    found = alarms = 0
+    n_degraded = alarms = 0
     for seed in range(20):
         slow = queue(2000, 5000, bursts(0.8 * 2000, 60_000, seed), 200, 90, seed)
         assert clock_error_ns(slow) > 0.5 * float(slow["interval_ns"].median())  # type: ignore[arg-type]
-        found += port_findings(slow)["finding"][0] == "degraded"
+        n_degraded += port_findings(slow)["finding"][0] == "degraded"
         healthy = queue(5000, 5000, bursts(0.6 * 5000, 60_000, seed), 200, 90, seed)
         alarms += "degraded" in port_findings(healthy)["finding"].to_list()
-    assert found >= 18 and alarms == 0
+    assert n_degraded >= 18 and alarms == 0
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
@@ -284,22 +284,22 @@ def test_drops_are_listed_beside_other_findings() -> None:
     frame = queue(5000, 5000, np.full(2000, 5500.0), 100).with_columns(
         drops=pl.when(pl.int_range(pl.len()) == 3).then(7).otherwise(0).cast(pl.UInt64)
     )
-    found = port_findings(frame)
-    assert found["finding"].to_list() == ["busy", "drops"]
-    row = found.row(1, named=True)
+    findings = port_findings(frame)
+    assert findings["finding"].to_list() == ["busy", "drops"]
+    row = findings.row(1, named=True)
     assert (row["drops"], row["intervals"]) == (7, 1)
     assert row["end_ns"] - row["start_ns"] == 100 * STEP_NS
-    assert found.schema == pl.Schema(PORT_FINDINGS.polars_schema)
+    assert findings.schema == pl.Schema(PORT_FINDINGS.polars_schema)
 
 
 @pytest.mark.parametrize(
-    ("known", "flag", "at_least"),
+    ("counted", "flag", "at_least"),
     [(True, Flag(0), False), (True, Flag.RESET, True), (False, Flag(0), True)],
 )
-def test_drops_beside_a_reset_are_lower_bounds(known: bool, flag: Flag, at_least: bool) -> None:
+def test_drops_beside_a_reset_are_lower_bounds(counted: bool, flag: Flag, at_least: bool) -> None:
     drops = pl.when(pl.int_range(pl.len()) == 3).then(7).otherwise(0)
     frame = queue(5000, 5000, np.full(2000, 5500.0), 100).with_columns(
-        drops=pl.when((pl.int_range(pl.len()) != 9) | known).then(drops).cast(pl.UInt64),
+        drops=pl.when((pl.int_range(pl.len()) != 9) | counted).then(drops).cast(pl.UInt64),
         flags=pl.when(pl.int_range(pl.len()) == 9)
         .then(pl.lit(int(flag)))
         .otherwise(pl.col("flags"))
@@ -314,11 +314,11 @@ def test_windows_end_with_empty_queues_or_gaps() -> None:
     arrivals = np.zeros(2000)
     arrivals[150], arrivals[1050] = 4_000_000, 1_000_000
     frame = queue(5000, 5000, arrivals, 100)
-    whole = queue_windows(frame)
-    assert whole.schema == pl.Schema(QUEUE_WINDOWS.polars_schema)
-    assert whole["start_ns"].to_list() == [200 * STEP_NS, 1100 * STEP_NS]
-    assert whole["served_gbps"].to_list() == pytest.approx([0.04, 0.04])
-    assert whole["outlasted"].to_list() == [7, 1]
+    windows = queue_windows(frame)
+    assert windows.schema == pl.Schema(QUEUE_WINDOWS.polars_schema)
+    assert windows["start_ns"].to_list() == [200 * STEP_NS, 1100 * STEP_NS]
+    assert windows["served_gbps"].to_list() == pytest.approx([0.04, 0.04])
+    assert windows["outlasted"].to_list() == [7, 1]
     cut = queue_windows(frame.filter(pl.col("time_ns") != 500 * STEP_NS))
     assert cut["end_ns"].to_list()[:2] == [400 * STEP_NS, 900 * STEP_NS]
 

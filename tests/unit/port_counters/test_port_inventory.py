@@ -166,12 +166,12 @@ def test_ports_of_another_fabric_are_told(places: PortInventory) -> None:
 
 def test_classes_and_peers(places: PortInventory) -> None:
     table = with_classes(pl.DataFrame(), places)
-    found = {
+    classes = {
         (r["node_name"], r["port"]): (r["category"], r["port_type"])
         for r in table.iter_rows(named=True)
     }
-    assert found["n1 HCA-1", 1] == ("Host", "up")
-    assert found["sw 0x0000000000000010", 1] == ("Leaf", "down")
+    assert classes["n1 HCA-1", 1] == ("Host", "up")
+    assert classes["sw 0x0000000000000010", 1] == ("Leaf", "down")
     peers = {(r["name"], r["port"]): r["peer"] for r in places.ports.iter_rows(named=True)}
     assert peers["sw 0x0000000000000010", 1] == "n1 HCA-1[1]"
 

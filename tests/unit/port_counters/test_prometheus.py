@@ -129,8 +129,8 @@ def test_drops_of_queue_and_interface_are_added(
 
 
 def test_gzip_files_and_instant_answers_are_read(tmp_path: Path) -> None:
-    one = {"metric": TAILBACK, "value": [TIMES[0], "17"]}
-    text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": [one]}})
+    sample = {"metric": TAILBACK, "value": [TIMES[0], "17"]}
+    text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": [sample]}})
     path = tmp_path / "answer.json.gz"
     path.write_bytes(gzip.compress(text.encode()))
     assert read_counters(path).readings["data_bytes"].to_list() == [17]
@@ -188,9 +188,9 @@ def test_exporters_give_bytes_ticks_and_rate(
             for metric, value in zip(metrics, values, strict=True)
         )
     )
-    found = read_counters(put(tmp_path, "a.json", text))
-    assert found.unknown == []
-    rows = found.readings
+    counters = read_counters(put(tmp_path, "a.json", text))
+    assert counters.unknown == []
+    rows = counters.readings
     assert rows["node_name"].unique().to_list() == [device]
     assert rows["capacity_gbps"].to_list() == [pytest.approx(100.0)] * 2
     assert rows["xmit_wait_ticks"].to_list() == [10, 310]
@@ -198,11 +198,11 @@ def test_exporters_give_bytes_ticks_and_rate(
 
 def test_errors_and_marks_are_read_beside_the_counters(tmp_path: Path) -> None:
     errors = TAILBACK | {"__name__": "infiniband_switch_port_symbol_error_total"}
-    found = read_counters(
+    counters = read_counters(
         put(tmp_path, "a.json", answer(series(TAILBACK, 1, 2), series(errors, 3, 9)))
     )
-    assert found.unknown == [] and found.events["value"].to_list() == [3, 9]
-    assert port_events(found.events)["count"].to_list() == [6]
+    assert counters.unknown == [] and counters.events["value"].to_list() == [3, 9]
+    assert port_events(counters.events)["count"].to_list() == [6]
 
 
 def test_pages_of_exporters_are_readings(tmp_path: Path) -> None:
@@ -291,11 +291,11 @@ def test_server_errors_are_quoted_truncation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CounterError, match=r"is an error response: .*parse") as error:
         read_counters(put(tmp_path, "a.json", json.dumps(failed)))
     assert "\x1b" not in str(error.value)
-    whole = answer(series(TAILBACK, 1, 2))
+    complete = answer(series(TAILBACK, 1, 2))
     with pytest.raises(CounterError, match="is not JSON"):
-        read_counters(put(tmp_path, "b.json", whole[:-9]))
+        read_counters(put(tmp_path, "b.json", complete[:-9]))
     cut = tmp_path / "c.json.gz"
-    packed = bytearray(gzip.compress(whole.encode()))
+    packed = bytearray(gzip.compress(complete.encode()))
     for damaged in (packed[:-12], packed[:30] + b"\xff" * 8 + packed[38:]):
         cut.write_bytes(damaged)
         with pytest.raises(CounterError, match="gzip") as error:

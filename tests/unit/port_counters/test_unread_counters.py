@@ -13,7 +13,7 @@ LDMS = "#Time,Time_usec,ProducerName,component_id\n1.1,100000,host1,1\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "said", "remedy"),
+    ("text", "place", "message", "remedy"),
     [
         (LDMS, "line 1", "without counters of links; its columns are 'Time', 'Time_usec'", "ibnet"),
         (LDMS[:9], "line 1", "without counters of links", "ibnet"),
@@ -41,15 +41,19 @@ LDMS = "#Time,Time_usec,ProducerName,component_id\n1.1,100000,host1,1\n"
     ids=["ldms", "cut", "quoted", "long", "list", "set", "port"],
 )
 def test_what_it_is_and_what_is_missing(
-    text: str, place: str, said: str, remedy: str, tmp_path: Path
+    text: str, place: str, message: str, remedy: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "counters"
     file.write_text(text)
-    with pytest.raises(CounterError) as got:
+    with pytest.raises(CounterError) as caught:
         read_counters(file)
-    assert said in got.value.message and got.value.place == place and got.value.file == file
-    assert got.value.remedy is not None and remedy in got.value.remedy
-    assert len(str(got.value)) < 600
+    assert (
+        message in caught.value.message
+        and caught.value.place == place
+        and caught.value.file == file
+    )
+    assert caught.value.remedy is not None and remedy in caught.value.remedy
+    assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00#Time,", b"Time,Load\n1,2\n", b"hello"])

@@ -47,9 +47,9 @@ def test_the_library_is_asked_and_not_its_version(tmp_path: Path) -> None:
         f'os.execvp("cc", ["cc", "-I{tmp_path}", *sys.argv[1:], *more])\n'
     )
     mpicc.chmod(0o755)
-    found = available_calls(str(mpicc), calls(), tmp_path)
+    available_names = available_calls(str(mpicc), calls(), tmp_path)
     # MPI_Start has no entry point, MPI_Pready_range other arguments, MPI_Win_sync no PMPI name.
-    assert {one.name for one in found} == {"MPI_Barrier", "MPI_Pready"}
+    assert {call.name for call in available_names} == {"MPI_Barrier", "MPI_Pready"}
 
 
 @pytest.mark.tools
@@ -57,11 +57,11 @@ def test_the_library_is_asked_and_not_its_version(tmp_path: Path) -> None:
 def test_installed_libraries(tmp_path: Path, compiler: str, has: bool) -> None:
     if not shutil.which(compiler):
         pytest.skip("needs Debian packages libopenmpi-dev, libmpich-dev")
-    found = {one.name for one in available_calls(compiler, calls(), tmp_path)}
-    assert {"MPI_Send", "MPI_Ialltoallw", "MPI_Rget_accumulate"} <= found
+    names = {call.name for call in available_calls(compiler, calls(), tmp_path)}
+    assert {"MPI_Send", "MPI_Ialltoallw", "MPI_Rget_accumulate"} <= names
     if os.path.realpath(shutil.which(compiler) or "").endswith(("opal_wrapper", "mpicc.mpich")):
         # Open MPI 4 and MPICH 4 of Debian.
-        assert ("MPI_Alltoallv_init" in found) == ("MPI_Psend_init" in found) == has
+        assert ("MPI_Alltoallv_init" in names) == ("MPI_Psend_init" in names) == has
 
 
 @pytest.mark.tools

@@ -72,8 +72,8 @@ def test_clocks_are_compared_again_where_they_drift(
     for every in (30.0, 0.2):
         out = tmp_path / f"every-{every}"
         command = ["mpirun.mpich", "-np", "2", str(tmp_path / "app")]
-        found = record(command, out, clocks_every_s=every)
-        assert (found.clock_measurements > 2) == (every < 1)
+        recording = record(command, out, clocks_every_s=every)
+        assert (recording.clock_measurements > 2) == (every < 1)
         calls = load(out).calls
         ends = [calls.leave[calls.rank == rank][100:300].astype(np.int64) for rank in (0, 1)]
         apart[every] = abs(float(np.median(ends[0] - ends[1])))
@@ -88,12 +88,12 @@ def test_disturbed_measurements_are_left_out(tmp_path: Path) -> None:
     lines = {(1, 2, 9000): False, (5, 3, 100): True, (7, 90, 5000): False, (9, 4, 110): True}
     text = "".join(f"offset {time} {more} {trip}\n" for time, more, trip in lines)
     (tmp_path / "rank-000000.meta").write_text(head + text)
-    kept = [one for one, wanted in lines.items() if wanted]
+    kept = [line for line, wanted in lines.items() if wanted]
     assert read_rank_files(tmp_path)[0].offsets == kept
     # The clock drifted by more than a long round trip leaves open.
     (tmp_path / "rank-000000.meta").write_text(head + text.replace("7 90 ", "7 9000 "))
-    found = read_rank_files(tmp_path)[0].offsets
-    assert found == [(5, 3, 100), (7, 9000, 5000), (9, 4, 110)]
+    offsets = read_rank_files(tmp_path)[0].offsets
+    assert offsets == [(5, 3, 100), (7, 9000, 5000), (9, 4, 110)]
     # Two are needed for a line.
     (tmp_path / "rank-000000.meta").write_text(head + "offset 1 2 9000\noffset 5 3 100\n")
     assert len(read_rank_files(tmp_path)[0].offsets) == 2

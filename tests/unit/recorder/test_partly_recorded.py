@@ -114,12 +114,12 @@ def test_a_program_without_recorder_hangs_nobody(
 ) -> None:
     unloaded = [str(folder / "unloaded")]
     parts = ([], unloaded) if order == "last" else (unloaded, [])
-    found = record(_launch(folder, family, *parts), tmp_path / "out", wait_s=1)
+    recording = record(_launch(folder, family, *parts), tmp_path / "out", wait_s=1)
     missing = [2, 3] if order == "last" else [0, 1]
-    assert found.exit_code == 0
-    assert found.ranks == 4 and found.not_recorded == missing
+    assert recording.exit_code == 0
+    assert recording.ranks == 4 and recording.not_recorded == missing
     text = "2-3" if order == "last" else "0-1"
-    assert any(note.startswith(f"not recorded: 2 of 4 ranks ({text})") for note in found.notes)
+    assert any(note.startswith(f"not recorded: 2 of 4 ranks ({text})") for note in recording.notes)
     trace = load(tmp_path / "out")
     assert trace.n_ranks == 4
     assert set(trace.calls.rank.tolist()) == {0, 1, 2, 3} - set(missing)
@@ -128,8 +128,8 @@ def test_a_program_without_recorder_hangs_nobody(
 @pytest.mark.tools
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
 def test_all_programs_of_a_launch_are_recorded(folder: Path, tmp_path: Path, family: str) -> None:
-    found = record(_launch(folder, family, [], []), tmp_path / "out")
-    assert found.not_recorded == [] and found.exit_code == 0
+    recording = record(_launch(folder, family, [], []), tmp_path / "out")
+    assert recording.not_recorded == [] and recording.exit_code == 0
     assert set(load(tmp_path / "out").calls.rank.tolist()) == {0, 1, 2, 3}
 
 
@@ -138,8 +138,8 @@ def test_a_file_of_programs_is_recorded(folder: Path, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.write_text(f"# two programs\n-np 1 {folder / 'openmpi'}\n-np 2 {folder / 'openmpi'}\n")
     out = tmp_path / "out"
-    found = record(["mpirun.openmpi", "--oversubscribe", "--app", str(programs)], out)
-    assert found.ranks == 3 and found.not_recorded == []
+    recording = record(["mpirun.openmpi", "--oversubscribe", "--app", str(programs)], out)
+    assert recording.ranks == 3 and recording.not_recorded == []
     assert not list(out.glob("*.app"))
 
 
@@ -147,9 +147,9 @@ def test_a_file_of_programs_is_recorded(folder: Path, tmp_path: Path) -> None:
 def test_a_full_disk_hangs_nobody_and_damages_nothing(folder: Path, tmp_path: Path) -> None:
     # Ranks 2 and 3 cannot write, but still count communicators and collectives.
     command = _launch(folder, "mpich", [], [str(folder / "limited")])
-    found = record(command, tmp_path / "out", clocks_every_s=0.1)
-    assert found.exit_code == 0
-    assert any("stopped recording" in note for note in found.notes)
+    recording = record(command, tmp_path / "out", clocks_every_s=0.1)
+    assert recording.exit_code == 0
+    assert any("stopped recording" in note for note in recording.notes)
     assert set(load(tmp_path / "out").calls.rank.tolist()) >= {0, 1}
 
 
@@ -160,11 +160,13 @@ def test_programs_at_the_same_time_are_told_apart(
 ) -> None:
     # Ranks of one that took those of the other for theirs would wait for them.
     options = "--oversubscribe" if family == "openmpi" else ""
-    one = f"mpirun.{family} {options} -n 2 {folder / family}"
-    found = record(["sh", "-c", f"{one} & {one}; wait"], tmp_path / "out", mpicc=f"mpicc.{family}")
-    assert found.ranks == 2 and found.not_recorded == []
+    launch = f"mpirun.{family} {options} -n 2 {folder / family}"
+    recording = record(
+        ["sh", "-c", f"{launch} & {launch}; wait"], tmp_path / "out", mpicc=f"mpicc.{family}"
+    )
+    assert recording.ranks == 2 and recording.not_recorded == []
     assert any(
-        note.startswith("1 other MPI program of this command (2 ranks)") for note in found.notes
+        note.startswith("1 other MPI program of this command (2 ranks)") for note in recording.notes
     )
 
 
@@ -173,8 +175,8 @@ def test_a_recorder_of_another_mpi_library_says_so(folder: Path, tmp_path: Path,
     command = ["mpirun.mpich", "-n", "1", str(folder / "mpich")]
     with pytest.raises(RecordError, match=r"no rank loaded the recorder: .* exit code 125"):
         record(command, tmp_path / "out", mpicc="mpicc.openmpi")
-    said = capfd.readouterr().err
-    assert "the program uses MPICH" in said and "compiled for Open MPI: name the compiler" in said
+    error = capfd.readouterr().err
+    assert "the program uses MPICH" in error and "compiled for Open MPI: name the compiler" in error
 
 
 @pytest.mark.slow
@@ -182,8 +184,8 @@ def test_a_recorder_of_another_mpi_library_says_so(folder: Path, tmp_path: Path,
 def test_hidden_collectives_do_not_hang_clock_comparison(folder: Path, tmp_path: Path) -> None:
     # One of the two hosts counts half as many collectives as the other.
     command = [*_launch(folder, "mpich", [], []), "hidden"]
-    found = record(command, tmp_path / "out", clocks_every_s=0.1)
-    assert found.exit_code == 0 and found.not_recorded == []
+    recording = record(command, tmp_path / "out", clocks_every_s=0.1)
+    assert recording.exit_code == 0 and recording.not_recorded == []
 
 
 @pytest.mark.tools
@@ -231,10 +233,10 @@ def test_system_clocks_join_hosts_without_comparison(
         )
     ranks = read_rank_files(tmp_path)
     # At 1000 s of UTC, the clock of a is at 0 s and that of b at 100 s.
-    assert [[offset for _, offset, _ in one.offsets] for one in ranks] == [
+    assert [[offset for _, offset, _ in member.offsets] for member in ranks] == [
         [0],
         [0],
         [],
         [-100 * second],
     ]
-    assert all(one.by_utc for one in ranks if one.recorded)
+    assert all(member.by_utc for member in ranks if member.recorded)

@@ -78,7 +78,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.tools
 def test_the_trace_has_messages_completions_and_call_sites(program, tmp_path) -> None:
-    found = record(program, tmp_path / "evidence")
+    recording = record(program, tmp_path / "evidence")
     trace = load(tmp_path / "evidence")
     kinds = Counter(trace.messages.kind.tolist())
     # By rank: a Sendrecv; 5 + 3 non-blocking exchanges; a blocking and a non-blocking collective.
@@ -93,8 +93,8 @@ def test_the_trace_has_messages_completions_and_call_sites(program, tmp_path) ->
         9: 2,
         10: 2,
     }
-    assert found.calls == len(trace.calls.rank)
-    assert found.exit_code == 0 and found.unfinished == 0
+    assert recording.calls == len(trace.calls.rank)
+    assert recording.exit_code == 0 and recording.unfinished == 0
     assert any(path.startswith("exchange (app.c:") for path in trace.paths)
     host = os.uname().nodename
     assert [path[0] for path in trace.system] == [(host, "node")] * 2
@@ -111,9 +111,9 @@ def test_the_trace_has_messages_completions_and_call_sites(program, tmp_path) ->
 
 @pytest.mark.tools
 def test_a_killed_rank_loses_its_last_buffer(program, tmp_path) -> None:
-    found = record([*program, "kill"], tmp_path / "evidence")
-    assert found.exit_code != 0
-    assert found.unfinished >= 1
+    recording = record([*program, "kill"], tmp_path / "evidence")
+    assert recording.exit_code != 0
+    assert recording.unfinished >= 1
     calls_of_killed = (load(tmp_path / "evidence").calls.rank == 0).sum()
     # 60,000 calls of 24 bytes were made, and the buffer has 1 MiB.
     assert calls_of_killed > 60_000 - (1 << 20) // 24
@@ -135,7 +135,7 @@ def test_rates_within_hosts_need_a_core_each(program, tmp_path) -> None:
     assert 0 < one_low <= one_high and 0 < all_low <= all_high
     # Two ranks copy at most twice as fast as one; other processes may have slowed that one down.
     assert all_low < 4 * one_high
-    fitted = {one.name: one for one in calibrate(tmp_path / "evidence").engine}
+    fitted = {parameter.name: parameter for parameter in calibrate(tmp_path / "evidence").engine}
     assert (fitted["memory_rate"].low, fitted["memory_rate"].source) == (
         pytest.approx(all_low),
         "timed by tailback record",
@@ -177,7 +177,7 @@ def test_every_call_has_c_and_fortran_wrappers() -> None:
 
 def test_libraries_may_lack_the_mpi_4_calls() -> None:
     by_name = {call.name: call for call in calls()}
-    large = [one.declared for one in by_name["MPI_Alltoallv_c"].arguments]
+    large = [argument.declared for argument in by_name["MPI_Alltoallv_c"].arguments]
     assert large[1:4] == [
         "const MPI_Count sendcounts[]",
         "const MPI_Aint sdispls[]",
@@ -219,8 +219,8 @@ def test_several_programs_of_one_run_are_all_recorded(program, tmp_path) -> None
 
 def test_communicators_with_the_same_members_stay_apart() -> None:
     ranks = [RankRecord(rank, size=2) for rank in range(2)]
-    for one in ranks:
-        one.comms[0] = RankComm("world", 0, False, "MPI_COMM_WORLD", ([0, 1], []))
+    for member in ranks:
+        member.comms[0] = RankComm("world", 0, False, "MPI_COMM_WORLD", ([0, 1], []))
     for name in (5, 6):
         ranks[0].comms[name] = RankComm("named", name, False, "", ([0, 1], []))
         ranks[1].comms[11 - name] = RankComm("named", name, False, "")
@@ -233,7 +233,7 @@ def test_missing_ranks_and_damaged_lines_are_told(tmp_path: Path) -> None:
     file = tmp_path / "rank-000001.meta"
     file.write_text("tailback-recording 1\nrank 1 3\nend 5\n")
     ranks = read_rank_files(tmp_path)
-    assert [one.recorded for one in ranks] == [False, True, False]
+    assert [rank.recorded for rank in ranks] == [False, True, False]
     assert notes_on_missing(ranks)[0].startswith("not recorded: 2 of 3 ranks (0, 2): ")
     file.write_text("rank 1 3\ncomm x\n")
     with pytest.raises(RecordError, match="is not a line of a recording: 'comm x'"):

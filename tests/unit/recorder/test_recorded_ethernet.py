@@ -62,15 +62,15 @@ def test_the_interface_is_that_which_sent_the_messages(
             "c": {**others, "eth2": (4000, 0)},
         },
     )
-    found = diagnosed(trace, fabric=edges).diagnosis.explanation
-    assert found is not None
-    evidence = "; ".join(found.sources)
+    explanation = diagnosed(trace, fabric=edges).diagnosis.explanation
+    assert explanation is not None
+    evidence = "; ".join(explanation.sources)
     assert "the adapter of host a is interface eth2, which sent the bytes of the job's" in evidence
     # Host c only receives: its bytes do not tell.
     assert "the adapter of host c is interface eth2, as on the other hosts" in evidence
     assert "counters of 2 links" in evidence
     # Nine times as many bytes of another network are not other traffic on this one.
-    assert found.cost("other-traffic") is None and not found.shared_links
+    assert explanation.cost("other-traffic") is None and not explanation.shared_links
 
 
 def test_traffic_at_another_time_is_not_ours(recording: tuple[Path, datetime], edges: Path) -> None:
@@ -116,9 +116,9 @@ def test_a_fabric_that_names_the_interface_decides(
             "c": {"docker0": (5 * SENT, 0), "eth2": (3000, 0)},
         },
     )
-    found = diagnosed(trace, fabric=edges).diagnosis.explanation
-    assert found is not None and found.cost("other-traffic") is None
-    assert "counters of 2 links" in "; ".join(found.sources)
+    explanation = diagnosed(trace, fabric=edges).diagnosis.explanation
+    assert explanation is not None and explanation.cost("other-traffic") is None
+    assert "counters of 2 links" in "; ".join(explanation.sources)
 
 
 def test_the_screen_shows_pauses_of_the_interface(

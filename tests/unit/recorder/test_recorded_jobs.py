@@ -56,9 +56,9 @@ def test_a_users_list_replaces_the_recorded(
 ) -> None:
     trace, now = recording
     (trace / "jobs.txt").write_text(jobs(now, ("90", -9, 9, "a,c")))
-    given = tmp_path / "given.txt"
-    given.write_text(jobs(now, ("90", -9, 9, "a,c"), ("21", -9, 9, "b"), ("22", -9, 9, "b")))
-    evidence = evidence_of(trace, jobs=given)
+    job_list = tmp_path / "given.txt"
+    job_list.write_text(jobs(now, ("90", -9, 9, "a,c"), ("21", -9, 9, "b"), ("22", -9, 9, "b")))
+    evidence = evidence_of(trace, jobs=job_list)
     assert "job list: 2 other jobs at that time (21, 22)" in evidence
     assert "from the recording (jobs.txt)" not in evidence
 
@@ -75,14 +75,14 @@ def test_a_damaged_list_is_left_out_and_named(recording: tuple[Path, datetime], 
 def test_identifiers_of_the_own_job(tmp_path: Path) -> None:
     assert own_jobs(None) == own_jobs(tmp_path) == frozenset()
     (tmp_path / "recording.json").write_text("{}")
-    for text, own in (
+    for text, ids in (
         ("SLURM_JOB_ID=88\nSLURM_ARRAY_JOB_ID=86\nSLURM_ARRAY_TASK_ID=3\n", {"88", "86_3"}),
         ("SLURM_JOB_ID_HET_GROUP_0=5\nSLURM_JOB_ID_HET_GROUP_1=6\nSLURM_JOB_ID=5\n", {"5", "6"}),
         ("PBS_JOBID=7.pbs\nPBS_JOBNAME=9\n", {"7.pbs"}),
         ("SLURM_JOB_NAME=SLURM_JOB_ID=3\n", set()),
     ):
         (tmp_path / "job.env").write_text(text)
-        assert own_jobs(tmp_path) == own
+        assert own_jobs(tmp_path) == ids
 
 
 def test_what_an_incomplete_folder_lacks_is_said(
@@ -102,12 +102,12 @@ def test_what_an_incomplete_folder_lacks_is_said(
 
 def test_ranks_killed_before_writing_are_reported(tmp_path: Path) -> None:
     trace = writing(tmp_path)([[], []])
-    for name, said in (("", "eztrace"), ("recording.json", "record a run that ends")):
+    for name, message in (("", "eztrace"), ("recording.json", "record a run that ends")):
         if name:
             (trace / name).write_text("{}")
         with pytest.raises(TraceError, match="has no MPI call") as error:
             read_trace(trace)
-        assert said in str(error.value)
+        assert message in str(error.value)
 
 
 def test_half_a_counter_line_is_dropped(tmp_path: Path) -> None:

@@ -65,13 +65,13 @@ def test_missing_counters_of_a_recorded_port_are_flagged(tmp_path: Path) -> None
         + row("a", 100, 8 * full, 2**40)
         + "2026-11-22T11:06:11Z,a,mlx5_0/1,,,,,,,,,,,,\n"
     )
-    found = read_counters(file).readings
-    assert found["flags"].to_list() == [0, 0, int(Flag.NO_COUNTER)]
-    assert found["node_guid"].to_list() == [0x10, 0x10, 0]
+    readings = read_counters(file).readings
+    assert readings["flags"].to_list() == [0, 0, int(Flag.NO_COUNTER)]
+    assert readings["node_guid"].to_list() == [0x10, 0x10, 0]
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("2026-11-22T11:06:10Z,a,mlx5_0,1,1,1,0,0,0,,,,,,\n", "'mlx5_0' is not a device and"),
         ("2026-11-22T11:06:10Z,a,mlx5_0/1,-4,1,1,0,0,0,,,,,,\n", "'-4' is not a whole number"),
@@ -82,13 +82,13 @@ def test_missing_counters_of_a_recorded_port_are_flagged(tmp_path: Path) -> None
         ("2026-11-22T11:06:10Z,a,ml", "line 3"),
     ],
 )
-def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
     file = tmp_path / "infiniband-a-0.csv"
     file.write_text(HEAD + row("a", 0, 1) + line)
     with pytest.raises(CounterError) as error:
         read_counters(file)
     text = str(error.value)
-    assert "infiniband-a-0.csv" in text and said in text and "line 3" in text
+    assert "infiniband-a-0.csv" in text and message in text and "line 3" in text
     assert error.value.remedy
 
 
@@ -100,12 +100,12 @@ def recording(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 def test_a_recording_needs_nothing_else(recording: Path) -> None:
     assert _network(recording) == ""
-    found = diagnosed(recording).diagnosis
-    assert "fabric: from the recording (fabric.txt and lfts.txt)" in found.warnings
-    assert found.explanation is not None
-    assert not any("tailback collect" in text for text in found.explanation.missing)
-    assert any("counters of 2 links" in text for text in found.explanation.sources)
-    assert "fabric: from the recording" in "\n".join(diagnosis_lines(found, recording))
+    diagnosis = diagnosed(recording).diagnosis
+    assert "fabric: from the recording (fabric.txt and lfts.txt)" in diagnosis.warnings
+    assert diagnosis.explanation is not None
+    assert not any("tailback collect" in text for text in diagnosis.explanation.missing)
+    assert any("counters of 2 links" in text for text in diagnosis.explanation.sources)
+    assert "fabric: from the recording" in "\n".join(diagnosis_lines(diagnosis, recording))
 
 
 def test_an_adapter_outside_the_fabric_is_not_joined(tmp_path: Path) -> None:
@@ -117,9 +117,11 @@ def test_an_adapter_outside_the_fabric_is_not_joined(tmp_path: Path) -> None:
         for at in range(500, 1601, 100)
     ]
     file.write_text(file.read_text() + "".join(other))
-    found = diagnosed(trace).diagnosis.explanation
-    assert found is not None and alone is not None
-    assert found.costs == alone.costs and any("counters of 2 links" in s for s in found.sources)
+    explanation = diagnosed(trace).diagnosis.explanation
+    assert explanation is not None and alone is not None
+    assert explanation.costs == alone.costs and any(
+        "counters of 2 links" in s for s in explanation.sources
+    )
 
 
 def test_given_options_replace_what_was_recorded(recording: Path, tmp_path: Path) -> None:
@@ -147,8 +149,8 @@ def test_damaged_recorded_counters_are_left_out_by_name(recording: Path) -> None
     file.write_text(file.read_text() + "2026-11-22T11:06:11Z,c,mlx5_0/1,x1,0,0,0,0,0,,,,,,\n")
     explanation = diagnosed(recording).diagnosis.explanation
     assert explanation is not None
-    (said,) = [text for text in explanation.sources if "left out: " in text]
-    assert "infiniband-c-0.csv" in said and "'x1' is not a whole number" in said
+    (note,) = [text for text in explanation.sources if "left out: " in text]
+    assert "infiniband-c-0.csv" in note and "'x1' is not a whole number" in note
 
 
 REDIRECT = r"""
@@ -221,16 +223,18 @@ def test_the_recorder_writes_what_the_reader_needs(
     for name, value in (("packet_seq_err", 8), ("local_ack_timeout_err", 9), ("symbol_error", 4)):
         assert rows[name][0] == rows[name][-1] == value and rows[name].null_count() > 0
     assert rows["rnr_nak_retry_err"].is_null().all()
-    found = read_counters(file).readings
-    assert found.height >= 3
-    assert set(found["node_guid"]) == {0xB8599F0300C91A2C} and set(found["port"]) == {1}
-    assert set(found["data_bytes"]) == {4000} and set(found["packets"]) == {3}
-    assert set(found["xmit_wait_ticks"]) == {2**32 - 1}
-    assert np.allclose(found["capacity_gbps"].to_numpy(), 100.0, rtol=0.04)
+    readings = read_counters(file).readings
+    assert readings.height >= 3
+    assert set(readings["node_guid"]) == {0xB8599F0300C91A2C} and set(readings["port"]) == {1}
+    assert set(readings["data_bytes"]) == {4000} and set(readings["packets"]) == {3}
+    assert set(readings["xmit_wait_ticks"]) == {2**32 - 1}
+    assert np.allclose(readings["capacity_gbps"].to_numpy(), 100.0, rtol=0.04)
 
 
 def test_forecast_says_that_recorded_counters_are_not_used(tmp_path: Path) -> None:
     trace, _ = infiniband_recording(tmp_path)
-    found = diagnosed(trace, forecast=True).diagnosis
-    assert found.forecast is not None and found.measured is None
-    assert any("port counters of the recording are not used" in note for note in found.assumptions)
+    diagnosis = diagnosed(trace, forecast=True).diagnosis
+    assert diagnosis.forecast is not None and diagnosis.measured is None
+    assert any(
+        "port counters of the recording are not used" in note for note in diagnosis.assumptions
+    )

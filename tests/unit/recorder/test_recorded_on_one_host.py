@@ -73,8 +73,8 @@ def test_calls_without_data_are_explained(recording: Path, monkeypatch: pytest.M
     # How much of the time they take depends on what else runs.
     monkeypatch.setattr(import_module("tailback.evidence.measure"), "_WORTH_A_NOTE", 0.0)
     notes = measure(recording).measured.notes
-    (said,) = [note for note in notes if note.startswith("MPI calls without data: ")]
-    assert "MPI_Comm_dup" in said and "no verdict covers them" in said
+    (calls_note,) = [note for note in notes if note.startswith("MPI calls without data: ")]
+    assert "MPI_Comm_dup" in calls_note and "no verdict covers them" in calls_note
 
 
 @pytest.mark.tools
@@ -83,7 +83,9 @@ def test_messages_within_a_host_are_not_denied(recording: Path) -> None:
         recording, fabric="tapered", seeds=1, methods=("block",), remedies=("placement",)
     ).diagnosis.explanation
     assert explanation is not None
-    assert any("no messages between hosts to fit them to" in one for one in explanation.sources)
+    assert any(
+        "no messages between hosts to fit them to" in source for source in explanation.sources
+    )
 
 
 def test_unrecorded_ranks_leave_the_cause_open(tmp_path: Path) -> None:
@@ -91,13 +93,15 @@ def test_unrecorded_ranks_leave_the_cause_open(tmp_path: Path) -> None:
     edges = tmp_path / "edges.csv"
     edges.write_text("src,dst,rate_gbit\na,left,10\nc,left,10\n")
     (trace / "recording.json").write_text('{"ranks": 3, "not_recorded": [2]}\n')
-    found = diagnose(trace, fabric=edges, seeds=1, methods=("block",), remedies=("placement",))
-    assert found.diagnosis.warnings[0].startswith("not recorded: 1 of 3 ranks")
+    diagnosed_trace = diagnose(
+        trace, fabric=edges, seeds=1, methods=("block",), remedies=("placement",)
+    )
+    assert diagnosed_trace.diagnosis.warnings[0].startswith("not recorded: 1 of 3 ranks")
     # What is missing may be the cause of anything.
-    assert found.diagnosis.cause == "undetermined"
-    assert found.diagnosis.headline.startswith("The recording lacks 1 of 3 ranks: ")
-    assert found.diagnosis.remedy is not None
-    assert found.diagnosis.remedy.action.startswith("Record it again with all ranks")
+    assert diagnosed_trace.diagnosis.cause == "undetermined"
+    assert diagnosed_trace.diagnosis.headline.startswith("The recording lacks 1 of 3 ranks: ")
+    assert diagnosed_trace.diagnosis.remedy is not None
+    assert diagnosed_trace.diagnosis.remedy.action.startswith("Record it again with all ranks")
     assert "no messages between hosts" not in evidence_of(trace, fabric=edges)
 
 
@@ -105,5 +109,5 @@ def test_unrecorded_ranks_leave_the_cause_open(tmp_path: Path) -> None:
 def test_lost_clock_offsets_are_told(recording: Path, tmp_path: Path) -> None:
     copy = without_manifest(shutil.copytree(recording, tmp_path / "copy"))
     (copy / "traces" / "1.def").unlink()
-    (said,) = [note for note in measure(copy).measured.notes if "clock offsets" in note]
-    assert said.startswith("the trace has no clock offsets of 1 rank (first: 1)")
+    (offsets_note,) = [note for note in measure(copy).measured.notes if "clock offsets" in note]
+    assert offsets_note.startswith("the trace has no clock offsets of 1 rank (first: 1)")

@@ -56,7 +56,7 @@ def test_partners_sizes_and_completion(tmp_path: Path, monkeypatch: pytest.Monke
     assert (kinds[IRECV_REQUEST], kinds[IRECV]) == (20, 20)
     (without_manifest(tmp_path / "evidence") / "rank_host.csv").unlink()
     program = read_trace(tmp_path / "evidence")
-    found = Counter(
+    sends = Counter(
         (
             program.labels[program.label[row]].call,
             int(program.op_rank[row]),
@@ -72,6 +72,6 @@ def test_partners_sizes_and_completion(tmp_path: Path, monkeypatch: pytest.Monke
             expected["MPI_Isendrecv", rank, to, size] += 1
         expected["MPI_Isendrecv_replace", rank, back, 36] += 1
         expected["MPI_Send", rank, to, 8] += 1
-    assert found == expected
+    assert sends == expected
     assert program.notes == []
     assert program.lacks == ()

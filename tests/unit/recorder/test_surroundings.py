@@ -56,13 +56,13 @@ def test_pauses_discards_and_marks_of_drivers_are_recorded(
 ) -> None:
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
-    if not any(one.name != "lo" for one in Path("/sys/class/net").iterdir()):
+    if not any(interface.name != "lo" for interface in Path("/sys/class/net").iterdir()):
         pytest.skip("needs a network interface")
     program = idle_program(tmp_path, 500_000)
     driver = library_to_preload(tmp_path, DRIVER)
     monkeypatch.setenv("LD_PRELOAD", str(driver))
     command = ["mpirun", "--oversubscribe", "-np", "2", str(program)]
-    found = record(command, tmp_path / "out")
+    recording = record(command, tmp_path / "out")
     (file,) = (tmp_path / "out" / "counters").glob("ethtool-*.csv")
     rows = pl.read_csv(file)
     # First and last reading: everything that is wanted; in between what changes.
@@ -72,7 +72,8 @@ def test_pauses_discards_and_marks_of_drivers_are_recorded(
     assert counts["rx_prio3_pause"] == counts["rx_prio3_pause_duration"] >= 4 * interfaces
     assert "rx_packets" not in counts
     assert any(
-        "counted while the program ran" in note and "rx_prio3_pause" in note for note in found.notes
+        "counted while the program ran" in note and "rx_prio3_pause" in note
+        for note in recording.notes
     )
 
 
@@ -90,10 +91,10 @@ def test_ranks_that_share_cores_are_told(tmp_path: Path) -> None:
     assert sharing_ranks(tmp_path) is None
     file = tmp_path / "rank_host.csv"
     rows = [(0, "a", "0-1"), (1, "a", "0,1"), (2, "b", "0-3,8"), (3, "b", "0-3,8"), (4, "c", "5")]
-    for extra, told in (([], ""), ([(5, "c", "5"), (6, "c", "5")], "3 ranks share 1 core on c")):
+    for extra, note in (([], ""), ([(5, "c", "5"), (6, "c", "5")], "3 ranks share 1 core on c")):
         text = "".join(f'{rank},{host},"{cores}"\n' for rank, host, cores in [*rows, *extra])
         file.write_text("rank,host,cores\n" + text)
-        assert sharing_ranks(tmp_path) == told
+        assert sharing_ranks(tmp_path) == note
     for text in ("rank,host,ip\n0,a,1\n", "rank,host,cores\n0,a,x\n", "rank,host,cores\n0,a\n"):
         file.write_text(text)
         assert sharing_ranks(tmp_path) is None

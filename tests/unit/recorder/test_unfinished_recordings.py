@@ -75,11 +75,11 @@ def descendants(process: int) -> list[int]:
             continue
         parent = int(text.rpartition(")")[2].split()[1])
         parents.setdefault(parent, []).append(int(stat.parent.name))
-    found, open_ends = list[int](), [process]
+    processes, open_ends = list[int](), [process]
     while open_ends:
-        found += (below := parents.get(open_ends.pop(), []))
+        processes += (below := parents.get(open_ends.pop(), []))
         open_ends += below
-    return found
+    return processes
 
 
 def signal_job(recorder: subprocess.Popen[str], number: int) -> None:
@@ -111,8 +111,8 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_recording_is_written_after_sigterm(running: subprocess.Popen[str], tmp_path: Path) -> None:
     signal_job(running, signal.SIGTERM)
-    _, said = running.communicate(timeout=120)
-    assert running.returncode not in (0, 125), said
+    _, output = running.communicate(timeout=120)
+    assert running.returncode not in (0, 125), output
     assert len(load(tmp_path / "out").calls.rank) > 1000
     assert not (tmp_path / "out.unfinished").exists()
 
@@ -164,8 +164,8 @@ def test_files_of_ranks_outlive_a_full_disk(program: list[str], tmp_path: Path) 
 def test_trace_that_differs_keeps_the_rank_files(
     program: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose_an_event_file(ranks, folder, *rest) -> int:
-        calls = write_archive(ranks, folder, *rest)
+    def lose_an_event_file(ranks, folder, *arguments) -> int:
+        calls = write_archive(ranks, folder, *arguments)
         (folder / "traces" / "1.evt").unlink()
         return calls
 

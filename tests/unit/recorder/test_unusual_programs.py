@@ -191,8 +191,8 @@ def test_an_aborting_rank_keeps_its_calls(tools: Path) -> None:
     (tools / "app.c").write_text(NULL_AND_ZERO)
     subprocess.run(["mpicc", "app.c", "-o", "app"], cwd=tools, check=True, capture_output=True)
     command = ["mpirun", "--oversubscribe", "-np", "4", str(tools / "app"), "abort"]
-    found = record(command, tools / "evidence")
-    assert (found.exit_code, found.unfinished) == (3, 4)
+    recording = record(command, tools / "evidence")
+    assert (recording.exit_code, recording.unfinished) == (3, 4)
     trace = load(tools / "evidence")
     assert (trace.calls.rank == 1).sum() > 10
 

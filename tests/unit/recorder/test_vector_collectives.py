@@ -255,10 +255,10 @@ def test_shares_of_ranks_are_those_of_the_call(tools: Path, compiler: str) -> No
     assert messages(program, "MPI_Iscatterv") == rooted(0, 1, False)
     # Around the ring every rank passes all shares on but that of its right neighbour.
     ring: Pairs = Counter(
-        (rank, (rank + 1) % 4, share(own))
+        (rank, (rank + 1) % 4, share(member))
         for rank in range(4)
-        for own in range(4)
-        if own != (rank + 1) % 4
+        for member in range(4)
+        if member != (rank + 1) % 4
     )
     assert messages(program, "MPI_Iallgatherv") == ring
     assert messages(program, "MPI_Allgatherv") == Counter(
@@ -268,7 +268,7 @@ def test_shares_of_ranks_are_those_of_the_call(tools: Path, compiler: str) -> No
     halves: Pairs = Counter()
     for rank in range(4):
         far = rank ^ 2
-        halves[rank, far, sum(share(one) for one in range(4) if one // 2 == far // 2)] += 1
+        halves[rank, far, sum(share(member) for member in range(4) if member // 2 == far // 2)] += 1
         halves[rank, rank ^ 1, share(rank ^ 1)] += 1
     assert messages(program, "MPI_Reduce_scatter") == halves
 

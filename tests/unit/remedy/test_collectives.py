@@ -29,13 +29,13 @@ def test_another_algorithm_is_proved_to_be_faster() -> None:
     means = RemedyContext(
         evaluate, program=prepared.observed.program, kinds=frozenset({"collectives"})
     )
-    found = find_remedy(run, diagnose_cause(run, evaluate, seeds=1), means, seeds=1)
-    assert found.remedy is not None
-    assert found.remedy.name in ("nccl-ring-simple", "nccl-tree-simple")
-    names = {candidate.name for candidate in found.remedy.candidates}
+    diagnosis = find_remedy(run, diagnose_cause(run, evaluate, seeds=1), means, seeds=1)
+    assert diagnosis.remedy is not None
+    assert diagnosis.remedy.name in ("nccl-ring-simple", "nccl-tree-simple")
+    names = {candidate.name for candidate in diagnosis.remedy.candidates}
     assert {"nccl-ring", "nccl-ring-simple", "nccl-tree-simple"} <= names
     assert "nccl-tree" not in names  # It runs so already.
-    best = found.remedy.candidates[0]
+    best = diagnosis.remedy.candidates[0]
     assert best.proved and best.elapsed_ps < 0.7 * run.summary["elapsed_ps"]
     assert "NCCL_PROTO=Simple" in best.action
 
@@ -54,6 +54,6 @@ def test_a_job_without_nccl_refuses_the_table() -> None:
     other = EXAMPLE.partition("[job.pattern]")[0] + (
         '[job.pattern]\nkind = "ring"\nranks = 16\nsize = "1 KiB"\n[job.nccl]\nchannels = 2\n'
     )
-    with pytest.raises(ScenarioError, match="no collectives of NCCL") as got:
+    with pytest.raises(ScenarioError, match="no collectives of NCCL") as caught:
         prepare(scenario(other))
-    assert got.value.place and "job.nccl" in got.value.place
+    assert caught.value.place and "job.nccl" in caught.value.place

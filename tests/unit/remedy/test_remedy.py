@@ -227,17 +227,24 @@ def test_chance_of_one_repetition_is_no_gain(seed: int) -> None:
 
     many = {f"p{n}": np.roll(NODE, n) for n in range(1, 7)}
     tried = try_placements(run, evaluate, many, seeds=1)
-    before = next(one for one in tried if one.name == "block")
-    better = [one for one in tried if one is not before and is_improvement(one, before)]
-    assert all(min(one.repetitions, before.repetitions) >= 2 for one in better[:1])
+    before = next(candidate for candidate in tried if candidate.name == "block")
+    better = [
+        candidate
+        for candidate in tried
+        if candidate is not before and is_improvement(candidate, before)
+    ]
+    assert all(min(candidate.repetitions, before.repetitions) >= 2 for candidate in better[:1])
     # What is clear needs no third repetition, and what is not has one.
-    for one in better[:1]:
-        clear = before.low_ps - one.high_ps > 2 * (one.high_ps - one.low_ps)
-        assert clear or one.repetitions >= CONFIRMED
+    for candidate in better[:1]:
+        clear = before.low_ps - candidate.high_ps > 2 * (candidate.high_ps - candidate.low_ps)
+        assert clear or candidate.repetitions >= CONFIRMED
 
 
 def test_a_clear_gain_is_stated_after_two_repetitions() -> None:
     run = placement_run()
     evaluate = simulator(run, {"block": 200, "tile": 100, "random": 300}, spread=1)
-    tried = {one.name: one.repetitions for one in try_placements(run, evaluate, PLACES, seeds=1)}
+    tried = {
+        candidate.name: candidate.repetitions
+        for candidate in try_placements(run, evaluate, PLACES, seeds=1)
+    }
     assert tried == {"tile": 2, "block": 2, "random": 1}

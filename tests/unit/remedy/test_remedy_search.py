@@ -104,17 +104,17 @@ def reduction(kind: str, ranks: int, arrays: int) -> dict[str, Any]:
     return {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
 
 
-def candidates(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {each["name"]: each for each in found["remedy"]["candidates"]}
+def candidates(diagnosis: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in diagnosis["remedy"]["candidates"]}
 
 
 def test_a_loop_to_one_rank_becomes_a_tree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = reduction("reduce-naive", 32, 20)
-    found, text = diagnosed(tmp_path, scenario, capsys, "--method", "block")
-    remedy, tried = found["remedy"], candidates(found)
-    assert found["cause"] == "pattern" and remedy["name"] == "tree-reduce"
+    diagnosis, text = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    remedy, tried = diagnosis["remedy"], candidates(diagnosis)
+    assert diagnosis["cause"] == "pattern" and remedy["name"] == "tree-reduce"
     # The proof is what the same reduction by MPI_Reduce takes.
     tree = reduction("reduce-tree", 32, 20)
     assert remedy["after_ps"] == simulate(prepare(parse(tree))).elapsed_ps
@@ -132,15 +132,15 @@ def test_a_loop_that_all_begin_alike_is_rotated(
 ) -> None:
     pattern = {"kind": "alltoall-naive", "ranks": 32, "size": "16 KiB"}
     scenario = {"fabric": {"fat_tree": TREE}, "job": [{"pattern": pattern}]}
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block", "--remedy", "pattern")
-    tried = candidates(found)
-    assert found["remedy"]["name"] in ("rotated-order", "pairwise-alltoall")
+    diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block", "--remedy", "pattern")
+    tried = candidates(diagnosis)
+    assert diagnosis["remedy"]["name"] in ("rotated-order", "pairwise-alltoall")
     for name in ("rotated-order", "pairwise-alltoall"):
         assert tried[name]["kind"] == "pattern" and tried[name]["status"] == "proved"
-        assert tried[name]["elapsed_ps"] < 0.75 * found["remedy"]["before_ps"]
+        assert tried[name]["elapsed_ps"] < 0.75 * diagnosis["remedy"]["before_ps"]
     assert not {"max-min-rates", "adaptive-routing"} & set(tried)
     # And the rule advises what is proved, not a reduction.
-    assert "different partner" in next(f["advice"] for f in found["findings"])
+    assert "different partner" in next(f["advice"] for f in diagnosis["findings"])
 
 
 GHOST: dict[str, Any] = {
@@ -183,10 +183,10 @@ def test_phases_that_ranks_drift_into_are_kept_apart(
 ) -> None:
     """A boundary with less to send runs ahead: shorter phases, or a barrier between them."""
     place = scenario["job"][0].get("placement", "block")
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
-    tried = candidates(found)
-    assert found["cause"] == "pattern" and found["remedy"]["name"] == name
-    assert found["remedy"]["gain"] > 0.1 and says in found["remedy"]["action"]
+    diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
+    tried = candidates(diagnosis)
+    assert diagnosis["cause"] == "pattern" and diagnosis["remedy"]["name"] == name
+    assert diagnosis["remedy"]["gain"] > 0.1 and says in diagnosis["remedy"]["action"]
     assert tried[name]["estimate_ps"] > 0
     # Its name, its time by both models and its gain are in the report as well.
     page = (tmp_path / "out" / "report.html").read_text()
@@ -202,10 +202,10 @@ def test_adaptive_and_vc_routing_are_proved(
         "job": [{"pattern": pattern}],
         "engine": {"routing": "deterministic"},
     }
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
-    tried = candidates(found)
-    assert found["cause"] == "routing" and found["remedy"]["name"] == "adaptive-routing"
-    assert found["remedy"]["gain"] > 0.2
+    diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    tried = candidates(diagnosis)
+    assert diagnosis["cause"] == "routing" and diagnosis["remedy"]["name"] == "adaptive-routing"
+    assert diagnosis["remedy"]["gain"] > 0.2
     assert tried["adaptive-routing"]["elapsed_ps"] < tried["vc-routing"]["elapsed_ps"]
     assert tried["vc-routing"]["elapsed_ps"] < tried["block"]["elapsed_ps"]
     assert tried["max-min-rates"]["status"] == "ruled-out"
@@ -225,15 +225,15 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     pattern = {"kind": "permutation", "ranks": 40, "size": "256 KiB"}
     scenario: dict[str, Any] = {"fabric": {"topology": topology}, "job": [{"pattern": pattern}]}
     assert set(other_rules(parse(scenario))) == {"valiant", "ugal"}
-    found, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
-    bar = next(bar for bar in found["waterfall"] if bar["name"] == "routing")
+    diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
+    bar = next(bar for bar in diagnosis["waterfall"] if bar["name"] == "routing")
     assert bar["delta_ps"] == 0 and "already" in bar["meaning"]
-    share = next(share for share in found["shares"] if share["cause"] == "routing")
+    share = next(share for share in diagnosis["shares"] if share["cause"] == "routing")
     assert share["charged"] == 0 and share["removed"] > 0.1
-    assert found["cause"] == "capacity" and "Another routing saves" in found["headline"]
-    tried = candidates(found)
-    assert found["remedy"]["name"] in ("valiant-routes", "ugal-routes")
-    assert tried[found["remedy"]["name"]]["elapsed_ps"] < 0.9 * found["remedy"]["before_ps"]
+    assert diagnosis["cause"] == "capacity" and "Another routing saves" in diagnosis["headline"]
+    tried = candidates(diagnosis)
+    assert diagnosis["remedy"]["name"] in ("valiant-routes", "ugal-routes")
+    assert tried[diagnosis["remedy"]["name"]]["elapsed_ps"] < 0.9 * diagnosis["remedy"]["before_ps"]
 
 
 @pytest.mark.parametrize("rule", ["valiant", "ugal"])
@@ -282,9 +282,9 @@ def test_rates_are_proved_by_packets_that_keep_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Congestion that spreads: full buffers of another job block our ring."""
-    found, text = diagnosed(tmp_path, CONTENDED, capsys, "--method", "round-robin")
-    remedy, tried = found["remedy"], candidates(found)
-    assert found["cause"] == "other-traffic" and remedy["name"] == "max-min-rates"
+    diagnosis, text = diagnosed(tmp_path, CONTENDED, capsys, "--method", "round-robin")
+    remedy, tried = diagnosis["remedy"], candidates(diagnosis)
+    assert diagnosis["cause"] == "other-traffic" and remedy["name"] == "max-min-rates"
     assert remedy["gain"] > 0.4 and remedy["placement"] == ""
     rates = tried["max-min-rates"]
     assert 0 < rates["estimate_ps"] < rates["elapsed_ps"]
@@ -302,9 +302,9 @@ def test_rates_are_not_tried_where_they_cannot_win() -> None:
     for floor_ps, status in ((1, Status.PROVED), (run.elapsed_ps, Status.RULED_OUT)):
         context = RemedyContext(evaluate, kinds=frozenset({"rate-control"}), floor_ps=floor_ps)
         tried = find_remedy(run, diagnosis, context, seeds=1).candidates
-        rates = [one for one in tried if one.kind == "rate-control"]
+        rates = [attempt for attempt in tried if attempt.kind == "rate-control"]
         assert len(rates) == 2
-        assert {one.status for one in rates} == {status}
+        assert {attempt.status for attempt in rates} == {status}
     assert "even without contention" in rates[0].reason
 
 
@@ -314,14 +314,14 @@ def test_rates_are_not_tried_where_they_cannot_win() -> None:
 def test_scenario_of_a_remedy_gives_its_run(tmp_path: Path, kind: str, routing: str) -> None:
     """Whoever writes the keys of ``after/scenario.json`` gets the time that the remedy claims."""
     network = {**CONTENDED, "engine": {**CONTENDED["engine"], "routing": routing}}
-    found = tb.diagnose(network, methods=["round-robin"], remedies=[kind], seeds=1)
-    assert found.remedy.name and found.after is not None
-    found.write(tmp_path / "out")
+    diagnosis = tb.diagnose(network, methods=["round-robin"], remedies=[kind], seeds=1)
+    assert diagnosis.remedy.name and diagnosis.after is not None
+    diagnosis.write(tmp_path / "out")
     data = json.loads((tmp_path / "out" / "after" / "scenario.json").read_text())
-    assert tb.simulate(data).elapsed_ps == found.after.elapsed_ps
+    assert tb.simulate(data).elapsed_ps == diagnosis.after.elapsed_ps
     # The remedy states the mean of three repetitions.
-    assert found.after.elapsed_ps == pytest.approx(found.remedy.after_ps, rel=0.05)
-    assert found.after.elapsed_ps < found.remedy.before_ps
+    assert diagnosis.after.elapsed_ps == pytest.approx(diagnosis.remedy.after_ps, rel=0.05)
+    assert diagnosis.after.elapsed_ps < diagnosis.remedy.before_ps
 
 
 def test_rates_are_not_proposed_for_coarse_packets() -> None:
@@ -418,13 +418,16 @@ def test_two_kinds_that_help_are_proved_together() -> None:
         program=program,
         kinds=frozenset({"placement", "pattern"}),
     )
-    found = find_remedy(run, diagnose_cause(run), means, seeds=1)
-    assert found.remedy is not None
-    change = found.change(found.remedy)
+    diagnosis = find_remedy(run, diagnose_cause(run), means, seeds=1)
+    assert diagnosis.remedy is not None
+    change = diagnosis.change(diagnosis.remedy)
     assert change is not None
-    assert found.remedy.parts[0] == "tile" and len(found.remedy.parts) == 2
-    assert found.remedy.name == " + ".join(found.remedy.parts) and found.remedy.placement == "tile"
-    assert found.remedy.gain == pytest.approx(0.6)
+    assert diagnosis.remedy.parts[0] == "tile" and len(diagnosis.remedy.parts) == 2
+    assert (
+        diagnosis.remedy.name == " + ".join(diagnosis.remedy.parts)
+        and diagnosis.remedy.placement == "tile"
+    )
+    assert diagnosis.remedy.gain == pytest.approx(0.6)
     assert change.placement is not None and change.program is not None
     # Not much better than the better of the two: each alone is told.
     times["placement+program"] = 60
@@ -460,9 +463,9 @@ def test_a_placement_is_explained_by_its_making(
     run, before = placement_run(), candidate("block", "placement", 100)
     for called in (name, "anything-compact"):
         made = candidate(called, "placement", 70).model_copy(update={"variant": variant})
-        found = recommend(run, diagnose_cause(run), [made, before])
-        assert found is not None
-        words = found.action.partition(f"{called} (")[2].partition(")")[0]
+        remedy = recommend(run, diagnose_cause(run), [made, before])
+        assert remedy is not None
+        words = remedy.action.partition(f"{called} (")[2].partition(")")[0]
         assert (explained in words) if explained else not words
     unknown = recommend(run, diagnose_cause(run), [candidate("x-compact", "placement", 70), before])
     assert unknown is not None and "x-compact instead of block" in unknown.action
@@ -476,9 +479,9 @@ def test_user_remedies_come_before_operator_remedies() -> None:
     run = placement_run()
     now, tile = candidate("block", "placement", 100), candidate("tile", "placement", 70)
     rates = candidate("max-min-rates", "rate-control", 50)
-    found = recommend(run, diagnose_cause(run), [rates, tile, now])
-    assert found is not None and found.name == found.placement == "tile"
-    assert "operators could use max-min-rates" in found.action
+    remedy = recommend(run, diagnose_cause(run), [rates, tile, now])
+    assert remedy is not None and remedy.name == remedy.placement == "tile"
+    assert "operators could use max-min-rates" in remedy.action
     only = recommend(run, diagnose_cause(run), [rates, now])
     assert only is not None and only.name == "max-min-rates" and only.placement == ""
     assert only.after_ps == 50 and "Do max-min-rates." in only.action
@@ -486,8 +489,8 @@ def test_user_remedies_come_before_operator_remedies() -> None:
 
 def test_links_to_avoid_are_named_as_causes_only() -> None:
     others, ours = other_run(), placement_run()
-    found = recommend(others, diagnose_cause(others), [])
-    assert found is not None and found.avoid
+    remedy = recommend(others, diagnose_cause(others), [])
+    assert remedy is not None and remedy.avoid
     mine = recommend(ours, diagnose_cause(ours), [candidate("block", "placement", 100)])
     assert mine is not None and mine.avoid == []
 
@@ -498,9 +501,9 @@ def test_estimates_leave_out_losers_and_say_so() -> None:
     slow = {"now": 100, "routing": 130, "rates": run.elapsed_ps, "placement": 100}
     asked: list[Change] = []
     means = RemedyContext(evaluator(run, times, asked), evaluator(run, slow, []), {}, {"tile": 7})
-    found = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
-    assert found is not None
-    out = {c.name: c for c in found.candidates if not c.proved}
+    remedy = find_remedy(run, diagnose_cause(run), means, seeds=1).remedy
+    assert remedy is not None
+    out = {c.name: c for c in remedy.candidates if not c.proved}
     assert set(out) == {"adaptive-routing", "vc-routing", "max-min-rates", "assigned-rates"}
     assert "30 % more than without it" in out["vc-routing"].reason
     assert all(c.status is Status.RULED_OUT and c.estimate_ps for c in out.values())
@@ -508,10 +511,10 @@ def test_estimates_leave_out_losers_and_say_so() -> None:
 
 
 def test_changes_of_different_things_add_up() -> None:
-    one = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
-    two = Change(routing="vc", rule="ugal")
-    both = combine_changes([one, two])
-    assert both.placement is one.placement and both.placement_name == "tile"
+    tiled = Change(placement=np.zeros(2, np.uint32), placement_name="tile")
+    rerouted = Change(routing="vc", rule="ugal")
+    both = combine_changes([tiled, rerouted])
+    assert both.placement is tiled.placement and both.placement_name == "tile"
     assert (both.routing, both.rule, both.background) == ("vc", "ugal", True)
 
 
@@ -555,8 +558,8 @@ def test_the_run_with_the_remedy_is_no_scenario(
     assert before["remedy"]["name"] == "tree-reduce"
     for command in (["diagnose", "--out", str(tmp_path / "again")], ["place"]):
         assert tailback([*command, str(out / "after"), "--quiet"]) == 2
-        said = capsys.readouterr().err
-        assert "after: is the run with remedy 'tree-reduce'" in said and "remedy" in said
+        error = capsys.readouterr().err
+        assert "after: is the run with remedy 'tree-reduce'" in error and "remedy" in error
     assert tailback(["compare", str(out / "run"), str(out / "after")]) == 0
     # A diagnosis stands for the run it is of.
     again = ["diagnose", str(out), "--out", str(tmp_path / "again"), "--seeds", "1", "--quiet"]
@@ -575,9 +578,9 @@ def test_an_unavailable_request_is_reported(
             for name, hosts in (("mine", "0-7"), ("too", "8-15"))
         ],
     }
-    found, text = diagnosed(tmp_path, scenario, capsys, "--method", "tile", "--method", "file")
-    assert any(each.startswith("--method file: ") for each in found["warnings"])
-    several = [each for each in found["warnings"] if each.startswith("2 jobs are observed")]
+    diagnosis, text = diagnosed(tmp_path, scenario, capsys, "--method", "tile", "--method", "file")
+    assert any(each.startswith("--method file: ") for each in diagnosis["warnings"])
+    several = [each for each in diagnosis["warnings"] if each.startswith("2 jobs are observed")]
     assert len(several) == 1 and "'mine'" in several[0] and "2 jobs are observed" in text
     scenario["job"] = scenario["job"][:1]
     (tmp_path / "one").mkdir()
@@ -620,8 +623,8 @@ def test_hosts_of_congested_leaves_are_avoided() -> None:
     alone = prepare(parse(scenario))
     run = simulate(alone)
     kept, _ = make_candidates(alone, ["block", "shift"], run, lambda *_: None)
-    own = set(alone.observed.node.tolist())
-    assert kept and all(set(node.tolist()) == own for node in kept.values())
+    used = set(alone.observed.node.tolist())
+    assert kept and all(set(node.tolist()) == used for node in kept.values())
     prepared = prepare(parse(scenario), half(0))
     made, errors = make_candidates(prepared, ["shift"], run, lambda *_: None)
     keep_off = PlacementVariant("shift", HostChoice.AWAY_FROM_CONGESTION)
@@ -648,14 +651,14 @@ def test_hosts_of_congested_leaves_are_avoided() -> None:
 def test_waiting_before_the_start_is_not_counted() -> None:
     """Gains are shares of the job's own time, also where others run before it."""
     pattern = {"kind": "stencil2d", "dims": [4, 8], "size": "128 KiB", "rounds": 2}
-    found = []
+    runs = []
     for start in ("0 ps", "10 ms"):
         job = {"placement": "round-robin-leaves", "pattern": pattern, "start": start}
         prepared = prepare(
             parse({"fabric": {"fat_tree": {**TREE, "aggregation": 2}}, "job": [job]})
         )
-        found.append((simulate(prepared), prepared))
-    (at_once, _), (later, prepared) = found
+        runs.append((simulate(prepared), prepared))
+    (at_once, _), (later, prepared) = runs
     assert later.summary["end_ps"] == at_once.summary["end_ps"] + 10 * 10**9
     assert later.elapsed_ps == at_once.elapsed_ps == later.summary["job_elapsed_ps"]["0"]
     busy = [RunAnalysis(run).communication_fraction for run in (at_once, later)]

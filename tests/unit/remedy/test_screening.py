@@ -53,13 +53,13 @@ def by_name(times: Mapping[str, int]) -> Evaluate:
 
 def test_clearly_slower_candidates_leave_with_a_reason() -> None:
     times = {"a": 100, "b": 110, "c": 120, "d": 124, "e": 126, "f": 300, "g": -1}
-    found = screen(dict.fromkeys(times, NODES), by_name(times), always=frozenset({"f"}))
-    assert list(found.kept) == ["a", "b", "c", "d", "f", "g"]
-    assert [c.name for c in found.left_out] == ["e"]
-    assert found.left_out[0].status is Status.RULED_OUT
-    assert "26 %" in found.left_out[0].reason
-    assert found.left_out[0].estimate_ps == 126
-    assert "g" not in found.estimate_ps
+    screening = screen(dict.fromkeys(times, NODES), by_name(times), always=frozenset({"f"}))
+    assert list(screening.kept) == ["a", "b", "c", "d", "f", "g"]
+    assert [c.name for c in screening.left_out] == ["e"]
+    assert screening.left_out[0].status is Status.RULED_OUT
+    assert "26 %" in screening.left_out[0].reason
+    assert screening.left_out[0].estimate_ps == 126
+    assert "g" not in screening.estimate_ps
 
 
 def test_large_runs_compare_placements_without_contention() -> None:
@@ -70,19 +70,19 @@ def test_large_runs_compare_placements_without_contention() -> None:
         asked.append(change)
         return by_name(times)(change)
 
-    found = screen_by_bound(dict.fromkeys(times, NODES), evaluate, always=frozenset({"e"}))
-    assert list(found.kept) == ["a", "d", "e"]
+    screening = screen_by_bound(dict.fromkeys(times, NODES), evaluate, always=frozenset({"e"}))
+    assert list(screening.kept) == ["a", "d", "e"]
     assert {(change.network, change.background) for change in asked} == {("no-contention", False)}
-    assert [c.name for c in found.left_out] == ["b", "c"]
-    assert "even without contention" in found.left_out[0].reason
+    assert [c.name for c in screening.left_out] == ["b", "c"]
+    assert "even without contention" in screening.left_out[0].reason
     # Of two far apart both are kept: the bound says little.
     assert list(screen_by_bound({"a": NODES, "e": NODES}, by_name(times)).kept) == ["a", "e"]
 
 
 def test_the_three_quickest_are_always_proved() -> None:
     times = {"a": 1, "b": 50, "c": 60, "d": 70}
-    found = screen(dict.fromkeys(times, NODES), by_name(times))
-    assert list(found.kept) == ["a", "b", "c"]
+    screening = screen(dict.fromkeys(times, NODES), by_name(times))
+    assert list(screening.kept) == ["a", "b", "c"]
     few = dict.fromkeys(("a", "d", "c"), NODES)
     assert list(screen(few, by_name(times)).kept) == ["a", "d", "c"]
 
@@ -95,8 +95,8 @@ def test_on_the_demo_the_best_by_packets_survives() -> None:
     made = nodes_by_name(placed)
     packets = make_evaluate(prepared)
     proved = {n: packets(Change(placement=node)).elapsed_ps for n, node in made.items()}
-    found = screen(made, make_fluid_evaluate(prepared, FluidOptions(windows=0)))
-    assert min(proved, key=lambda name: proved[name]) in found.kept
-    assert found.left_out
-    for name, estimate in found.estimate_ps.items():
+    screening = screen(made, make_fluid_evaluate(prepared, FluidOptions(windows=0)))
+    assert min(proved, key=lambda name: proved[name]) in screening.kept
+    assert screening.left_out
+    for name, estimate in screening.estimate_ps.items():
         assert estimate == pytest.approx(proved[name], rel=0.1)

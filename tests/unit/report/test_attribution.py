@@ -24,7 +24,7 @@ def run() -> Run:
 
 
 @pytest.fixture(scope="module")
-def found(run: Run) -> Attribution:
+def attribution(run: Run) -> Attribution:
     return attribute(run)
 
 
@@ -44,17 +44,17 @@ def with_labels(run: Run, **columns: str) -> Run:
     return replace(run, tables={**run.tables, "labels": labels})
 
 
-def test_every_frame_holds_what_is_above_it(found: Attribution) -> None:
-    assert found.unit == "ps" and found.flame.value > 0
-    assert leaves(found.flame) == pytest.approx(found.flame.value, rel=1e-6)
-    below = kinds_below(found.flame)
+def test_every_frame_holds_what_is_above_it(attribution: Attribution) -> None:
+    assert attribution.unit == "ps" and attribution.flame.value > 0
+    assert leaves(attribution.flame) == pytest.approx(attribution.flame.value, rel=1e-6)
+    below = kinds_below(attribution.flame)
     assert below <= {("all", "link"), ("link", "link"), ("link", "line"), ("line", "rank")}
     assert ("line", "rank") in below
-    values = [child.value for child in found.flame.children]
+    values = [child.value for child in attribution.flame.children]
     assert values == sorted(values, reverse=True)
 
 
-def test_the_stall_is_that_of_the_messages(run: Run, found: Attribution) -> None:
+def test_the_stall_is_that_of_the_messages(run: Run, attribution: Attribution) -> None:
     """Free flow by hand: bytes at 100 Gb/s and the least latency of messages over as many hops."""
     log = run.tables["messages"].join(
         run.tables["ranks"].select(src_rank="rank", src="node"), on="src_rank"
@@ -66,14 +66,18 @@ def test_the_stall_is_that_of_the_messages(run: Run, found: Attribution) -> None
         hops=pl.col("switch_hops") // pl.col("packets"),
     )
     lost = log.with_columns(lost=pl.col("beyond") - pl.col("beyond").min().over("hops"))["lost"]
-    assert found.flame.value + found.elsewhere == pytest.approx(float(lost.sum()), rel=1e-9)
+    assert attribution.flame.value + attribution.elsewhere == pytest.approx(
+        float(lost.sum()), rel=1e-9
+    )
 
 
-def test_the_table_sums_to_the_flame(found: Attribution) -> None:
-    assert sum(line.stall for line in found.lines) == pytest.approx(found.flame.value, rel=1e-6)
-    joined = by_call_site(found)
-    assert sum(line.stall for line in joined) == pytest.approx(found.flame.value, rel=1e-6)
-    assert all(0 <= line.share <= 1 + 1e-9 for line in found.lines)
+def test_the_table_sums_to_the_flame(attribution: Attribution) -> None:
+    assert sum(line.stall for line in attribution.lines) == pytest.approx(
+        attribution.flame.value, rel=1e-6
+    )
+    joined = by_call_site(attribution)
+    assert sum(line.stall for line in joined) == pytest.approx(attribution.flame.value, rel=1e-6)
+    assert all(0 <= line.share <= 1 + 1e-9 for line in attribution.lines)
     assert {line.phase for line in joined} <= {"+x", "-x", "+y", "-y"}
     assert all(line.ranks for line in joined)
 
@@ -86,35 +90,38 @@ def test_a_call_path_is_a_program_line(run: Run) -> None:
 
 def test_without_a_message_log_packets_stand_for_time(run: Run) -> None:
     bare = replace(run, tables={**run.tables, "messages": run.tables["messages"].clear()})
-    found = attribute(bare)
-    assert found.unit == "packets"
-    assert ("line", "rank") not in kinds_below(found.flame)
+    attribution = attribute(bare)
+    assert attribution.unit == "packets"
+    assert ("line", "rank") not in kinds_below(attribution.flame)
     inner = run.tables["links"].filter(~pl.col("from_node"))["link"]
     met = run.tables["samples"].filter(pl.col("link").is_in(inner.implode()))
     total = float(met["congested_weight"].sum())
-    assert found.flame.value + found.elsewhere == pytest.approx(total, rel=1e-9)
-    assert not by_call_site(found)[0].ranks
+    assert attribution.flame.value + attribution.elsewhere == pytest.approx(total, rel=1e-9)
+    assert not by_call_site(attribution)[0].ranks
 
 
-def test_fewer_frames_keep_the_sums(found: Attribution) -> None:
-    for smaller in (by_kind(found.flame), prune_frames(found.flame, 3, 0.01 * found.flame.value)):
-        assert smaller.value == pytest.approx(found.flame.value)
+def test_fewer_frames_keep_the_sums(attribution: Attribution) -> None:
+    for smaller in (
+        by_kind(attribution.flame),
+        prune_frames(attribution.flame, 3, 0.01 * attribution.flame.value),
+    ):
+        assert smaller.value == pytest.approx(attribution.flame.value)
         assert sum(child.value for child in smaller.children) == pytest.approx(smaller.value)
-    assert len(by_kind(found.flame).children) < len(found.flame.children)
-    assert len(prune_frames(found.flame, 3, 0).children) <= 4
+    assert len(by_kind(attribution.flame).children) < len(attribution.flame.children)
+    assert len(prune_frames(attribution.flame, 3, 0).children) <= 4
 
 
-def test_json_holds_the_same(found: Attribution) -> None:
-    data = json.loads(to_json(found))
-    assert data["unit"] == "ps" and data["total"] == found.flame.value
-    assert len(data["lines"]) == len(found.lines)
-    assert data["flame"]["children"][0]["name"] == found.flame.children[0].name
+def test_json_holds_the_same(attribution: Attribution) -> None:
+    data = json.loads(to_json(attribution))
+    assert data["unit"] == "ps" and data["total"] == attribution.flame.value
+    assert len(data["lines"]) == len(attribution.lines)
+    assert data["flame"]["children"][0]["name"] == attribution.flame.children[0].name
 
 
-def test_the_table_says_what_the_json_says(run: Run, found: Attribution) -> None:
-    table = to_table(found)
+def test_the_table_says_what_the_json_says(run: Run, attribution: Attribution) -> None:
+    table = to_table(attribution)
     assert dict(table.schema) == DERIVED["attribution"].polars_schema
-    lines = json.loads(to_json(found))["lines"]
+    lines = json.loads(to_json(attribution))["lines"]
     assert table["stall_ps"].to_list() == [line["stall"] for line in lines]
     assert table["ranks"].to_list() == [line["ranks"] for line in lines]
     assert table["congested_packets"].null_count() == table.height
@@ -127,18 +134,18 @@ def test_the_table_says_what_the_json_says(run: Run, found: Attribution) -> None
 
 
 def test_the_table_is_exported_from_a_run(
-    run: Run, found: Attribution, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, attribution: Attribution, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run.write(tmp_path / "run")
     out = tmp_path / "attribution.parquet"
     words = ["export", "attribution", str(tmp_path / "run"), str(out)]
     assert tailback(words) == 0
-    assert pl.read_parquet(out).equals(to_table(found))
+    assert pl.read_parquet(out).equals(to_table(attribution))
     assert tailback(words) == 2 and "--force" in capsys.readouterr().err
     assert tailback([*words, "--force"]) == 0
 
 
-def test_boxes_know_their_phase_and_host(run: Run, found: Attribution) -> None:
+def test_boxes_know_their_phase_and_host(run: Run, attribution: Attribution) -> None:
     ranks = dict(run.tables["ranks"].select("job_rank", "node").iter_rows())
 
     def check(frame: Frame) -> int:
@@ -149,7 +156,7 @@ def test_boxes_know_their_phase_and_host(run: Run, found: Attribution) -> None:
             return 1
         return sum(check(child) for child in frame.children)
 
-    assert check(found.flame) > 0 and check(by_kind(found.flame)) > 0
+    assert check(attribution.flame) > 0 and check(by_kind(attribution.flame)) > 0
 
 
 def test_a_terminal_of_80_columns(run: Run) -> None:

@@ -52,33 +52,37 @@ def test_a_link_the_run_left_counts_zero() -> None:
     """Unused, or too few samples to tell and under a twentieth of the other run's packets."""
     used = _load([200, 0, 0, 200, 200], [800, 0, 0, 800, 800], [400, 0, 0, 160, 400])
     other = _load([0, 200, 0, 2, 9], [0, 800, 0, 8, 400], [0, 200, 0, 0, 200])
-    found = LinkChange(used, other)
-    assert found.value[:2].tolist() == pytest.approx([-0.5, 0.25])
-    assert np.isnan(found.value[2]) and found.value[3] == pytest.approx(-0.2)
+    change = LinkChange(used, other)
+    assert change.value[:2].tolist() == pytest.approx([-0.5, 0.25])
+    assert np.isnan(change.value[2]) and change.value[3] == pytest.approx(-0.2)
     # Half the packets went there and too few were sampled: nothing is known of the change.
-    assert np.isnan(found.value[4])
+    assert np.isnan(change.value[4])
 
 
 def test_the_change_has_both_errors(
     both: tuple[FigureData, FigureData],
 ) -> None:
-    found = link_change(*both, "+y")
+    change = link_change(*both, "+y")
     before, after = (evidence.load("+y") for evidence in both)
-    known = np.flatnonzero(~np.isnan(before.fraction) & ~np.isnan(after.fraction))
-    assert len(known) > 10
-    assert np.allclose(found.value[known], after.fraction[known] - before.fraction[known])
-    assert np.allclose(found.error[known], np.hypot(before.error[known], after.error[known]))
+    estimated = np.flatnonzero(~np.isnan(before.fraction) & ~np.isnan(after.fraction))
+    assert len(estimated) > 10
+    assert np.allclose(
+        change.value[estimated], after.fraction[estimated] - before.fraction[estimated]
+    )
+    assert np.allclose(
+        change.error[estimated], np.hypot(before.error[estimated], after.error[estimated])
+    )
     turned = link_change(both[1], both[0], "+y")
-    assert np.allclose(found.value, -turned.value, equal_nan=True)
+    assert np.allclose(change.value, -turned.value, equal_nan=True)
 
 
 def test_links_are_ranked_by_their_least_change() -> None:
     """Nine samples of ten changed by more than a thousand of a thousand did, but not surely."""
     before = _load([12, 2000], [12, 2000], [10, 900])
     after = _load([12, 2000], [12, 2000], [1, 300])
-    found = LinkChange(before, after)
-    assert abs(found.value[0]) > abs(found.value[1])
-    assert abs(found.certain_change[0]) < abs(found.certain_change[1])
+    change = LinkChange(before, after)
+    assert abs(change.value[0]) > abs(change.value[1])
+    assert abs(change.certain_change[0]) < abs(change.certain_change[1])
 
 
 def test_a_run_does_not_differ_from_itself(both: tuple[FigureData, FigureData]) -> None:
@@ -90,32 +94,32 @@ def test_a_run_does_not_differ_from_itself(both: tuple[FigureData, FigureData]) 
 def test_the_table_has_links_of_either_run(both: tuple[FigureData, FigureData]) -> None:
     table = change_table(*both)
     assert dict(table.schema) == DERIVED["changes"].polars_schema
-    whole = table.filter(pl.col("phase").is_null())
+    total_rows = table.filter(pl.col("phase").is_null())
     used = np.flatnonzero((both[0].load().weight > 0) | (both[1].load().weight > 0))
-    assert whole["link"].to_list() == used.tolist()
+    assert total_rows["link"].to_list() == used.tolist()
     assert set(table["phase"].drop_nulls().unique()) == {"+x", "-x", "+y", "-y"}
-    known = table.drop_nulls(["before_fraction", "after_fraction"])
-    assert known.height > 20
-    change = known["after_fraction"] - known["before_fraction"]
-    assert np.allclose(known["change"], change)
+    estimated = table.drop_nulls(["before_fraction", "after_fraction"])
+    assert estimated.height > 20
+    change = estimated["after_fraction"] - estimated["before_fraction"]
+    assert np.allclose(estimated["change"], change)
 
 
 def test_lines_that_wait_less(runs: tuple[Run, Run]) -> None:
-    found = [attribute(run) for run in runs]
-    changes = {line.line: line.after - line.before for line in call_site_changes(*found)}
-    totals = [sum(line.stall for line in one.lines) for one in found]
+    attributions = [attribute(run) for run in runs]
+    changes = {line.line: line.after - line.before for line in call_site_changes(*attributions)}
+    totals = [sum(line.stall for line in attribution.lines) for attribution in attributions]
     assert sum(changes.values()) == pytest.approx(totals[1] - totals[0])
     packets = replace(
         runs[0], tables={**runs[0].tables, "messages": runs[0].tables["messages"][:0]}
     )
-    assert call_site_changes(found[0], attribute(packets)) == []
+    assert call_site_changes(attributions[0], attribute(packets)) == []
 
 
 def test_two_flame_graphs_in_one_keep_both_sums(runs: tuple[Run, Run]) -> None:
-    one, other = (attribute(run).flame for run in runs)
-    merged = flame_change(one, other)
-    assert merged.value == pytest.approx(one.value + other.value)
-    assert merged.change == pytest.approx(other.value - one.value)
+    first, other = (attribute(run).flame for run in runs)
+    merged = flame_change(first, other)
+    assert merged.value == pytest.approx(first.value + other.value)
+    assert merged.change == pytest.approx(other.value - first.value)
     below = sum(child.change for child in merged.children)
     assert below == pytest.approx(merged.change, abs=1e-6 * merged.value)
 
@@ -171,9 +175,9 @@ def test_compare_writes_page_table_and_facts(
     out = tmp_path / "out"
     words = ["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(out)]
     assert tailback(words) == 0
-    said = capsys.readouterr().out
-    assert "-27.9 %" in said and "stall by line" in said and "phase +y" in said
-    assert max(len(line) for line in said.splitlines() if str(out) not in line) <= 80
+    screen = capsys.readouterr().out
+    assert "-27.9 %" in screen and "stall by line" in screen and "phase +y" in screen
+    assert max(len(line) for line in screen.splitlines() if str(out) not in line) <= 80
     facts = json.loads((out / "compare.json").read_text())
     assert facts["elapsed_ps"] == [61_000_000, 44_000_000] and facts["line_unit"] == "ps"
     table = pl.read_parquet(out / "changes.parquet")
@@ -218,8 +222,8 @@ def test_no_samples_are_not_no_congestion(
     for name, run in (("a", runs[0]), ("b", unsampled)):
         run.write(tmp_path / name)
     assert tailback(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    said = capsys.readouterr().out
-    assert "tier 1 up" in said and "–" in said and "-100 %" not in said
+    screen = capsys.readouterr().out
+    assert "tier 1 up" in screen and "–" in screen and "-100 %" not in screen
 
 
 def test_a_link_without_samples_has_no_number(
@@ -228,16 +232,20 @@ def test_a_link_without_samples_has_no_number(
     worst = compare_runs(*runs)["links"][0]
     left = runs[1].tables["samples"].filter(pl.col("link") != worst["link"])
     after = replace(runs[1], tables={**runs[1].tables, "samples": left})
-    found = {row["link"]: row for row in compare_runs(runs[0], after)["links"]}
-    assert found[worst["link"]]["congested_fraction"] == [worst["congested_fraction"][0], None]
+    rows = {row["link"]: row for row in compare_runs(runs[0], after)["links"]}
+    assert rows[worst["link"]]["congested_fraction"] == [worst["congested_fraction"][0], None]
 
 
 def test_two_wirings_are_two_fabrics(runs: tuple[Run, Run]) -> None:
     links = runs[0].tables["links"]
-    one, other = links.filter(pl.col("direction") == "up", tier=1)["link"].to_list()[:2]
+    first, other = links.filter(pl.col("direction") == "up", tier=1)["link"].to_list()[:2]
     end = pl.col("dst_name", "dst_port")
     swapped = links.with_columns(
-        pl.when(link=one).then(end.get(other)).when(link=other).then(end.get(one)).otherwise(end)
+        pl.when(link=first)
+        .then(end.get(other))
+        .when(link=other)
+        .then(end.get(first))
+        .otherwise(end)
     )
     rewired = replace(runs[0], tables={**runs[0].tables, "links": swapped})
     assert not same_fabric(FigureData(runs[0]), FigureData(rewired))

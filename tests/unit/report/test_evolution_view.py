@@ -45,10 +45,10 @@ def rows(stall: list[list[float]]) -> pl.DataFrame:
 
 
 def test_a_long_stall_is_spread_backwards() -> None:
-    found = spread_stalls(rows([[0, 2, 25, 4], [1, 0, 0, 10]]))
-    assert found["stall_ns"].to_list() == [7, 10, 10, 4, 1, 0, 0, 10]
-    assert found["stall_fraction"].max() == 1.0
-    assert spread_stalls(found).equals(found)
+    spread_rows = spread_stalls(rows([[0, 2, 25, 4], [1, 0, 0, 10]]))
+    assert spread_rows["stall_ns"].to_list() == [7, 10, 10, 4, 1, 0, 0, 10]
+    assert spread_rows["stall_fraction"].max() == 1.0
+    assert spread_stalls(spread_rows).equals(spread_rows)
     with pytest.raises(CounterError, match="different windows"):
         spread_stalls(rows([[0, 2], [1, 0]]).head(3))
 
@@ -108,9 +108,11 @@ def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
     stall = {}
     for y in ("4.7 GB/s", "18.8 GB/s"):
         run = small_torus(y)
-        found = torus_rows(run, from_run(run).intervals)
-        assert set(found["direction"].unique()) == {"X+", "X-", "Y+", "Y-", "Z+", "Z-"}
-        sums = found.group_by(pl.col("direction").str.head(1)).agg(pl.col("stall_fraction").mean())
+        intervals = torus_rows(run, from_run(run).intervals)
+        assert set(intervals["direction"].unique()) == {"X+", "X-", "Y+", "Y-", "Z+", "Z-"}
+        sums = intervals.group_by(pl.col("direction").str.head(1)).agg(
+            pl.col("stall_fraction").mean()
+        )
         stall[y] = dict(sums.iter_rows())
     narrow, wide = stall["4.7 GB/s"], stall["18.8 GB/s"]
     assert narrow["X"] > max(narrow["Y"], narrow["Z"])
@@ -144,7 +146,7 @@ def test_names_never_become_markup() -> None:
     evil = "</script><script>alert(1)</script>"
     where = pl.DataFrame({"node_name": [f"{evil}{n}" for n in range(4)], "x": range(4)})
     where = where.with_columns(y=pl.lit(0), z=pl.lit(0))
-    given = conform(
+    stalls = conform(
         INTERVALS,
         pl.DataFrame(
             {
@@ -155,7 +157,7 @@ def test_names_never_become_markup() -> None:
             }
         ),
     )
-    graph = from_torus(given, where, "X+")
+    graph = from_torus(stalls, where, "X+")
     page = render_evolution(graph, torus_panels(where, graph.places), title=evil)
     assert page == render_evolution(graph, torus_panels(where, graph.places), title=evil)
     assert page.count("<script") == 3 and "alert(1)</script>" not in page
@@ -189,8 +191,8 @@ def test_evolution_needs_the_fabric_of_measured_counters(
 ) -> None:
     look = ROOT / "examples" / "counters" / "leaf06-12h00.txt"
     assert tailback(["evolution", str(look), "--out", str(tmp_path / "page.html")]) == 2
-    said = capsys.readouterr().err
-    assert "--fabric" in said and "--geometry" in said
+    error = capsys.readouterr().err
+    assert "--fabric" in error and "--geometry" in error
 
 
 GEMINI = "#Time, Time_usec, ProducerName, X+_traffic (B), X+_credit_stall (ns)"
@@ -235,7 +237,7 @@ def test_evolution_of_gemini_counters_with_coordinates(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("name,x,y\nnid0,1,2\n", "no column for the z"),
         ("name,x,y,z\nnid0,1,2,\n", "line 2, column 4"),
@@ -246,12 +248,12 @@ def test_evolution_of_gemini_counters_with_coordinates(
     ],
 )
 def test_mistakes_in_a_geometry_are_explained(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     (tmp_path / "routers.csv").write_text(text)
     words = ["evolution", str(gemini(tmp_path / "day.csv")), "--geometry"]
     assert tailback([*words, str(tmp_path / "routers.csv"), "--out", str(tmp_path / "p")]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_options_without_effect_are_refused(

@@ -86,19 +86,19 @@ def test_the_view_states_what_the_verdict_rests_on() -> None:
     with congestion: where no congested sample was drawn its width is zero."""
     figure = how_sure(export.make_case(rare(1), None), Options())
     assert figure is not None
-    said = figure.axes[1].get_title()
-    found = re.search(r"([\d.]+) % of (\d+) links by their own samples", said)
-    assert found is not None and 92.0 <= float(found[1]) <= 99.0, said
-    assert int(found[2]) > 300
+    title = figure.axes[1].get_title()
+    sentence = re.search(r"([\d.]+) % of (\d+) links by their own samples", title)
+    assert sentence is not None and 92.0 <= float(sentence[1]) <= 99.0, title
+    assert int(sentence[2]) > 300
 
 
 def test_uncongested_links_are_held_and_not_counted() -> None:
-    found = coverage(FigureData(rare(1)))
-    assert found is not None and (~found.congested).sum() > 100
-    assert found.inside[~found.congested].all()
-    assert found.inside[found.congested].mean() < 1.0
-    bare = np.abs(found.estimate - found.truth) > 0
-    assert (found.high[bare] > found.low[bare]).all()
+    intervals = coverage(FigureData(rare(1)))
+    assert intervals is not None and (~intervals.congested).sum() > 100
+    assert intervals.inside[~intervals.congested].all()
+    assert intervals.inside[intervals.congested].mean() < 1.0
+    bare = np.abs(intervals.estimate - intervals.truth) > 0
+    assert (intervals.high[bare] > intervals.low[bare]).all()
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_ninety_five_percent_is_ninety_five_percent(
     """Over links that met congestion, in three runs with other choices of chance."""
     inside = []
     for seed in (1, 2, 3):
-        found = coverage(FigureData(ran(pattern, tree, seed, routing)))
-        assert found is not None and found.congested.sum() > 100
-        inside.append(found.inside[found.congested])
+        intervals = coverage(FigureData(ran(pattern, tree, seed, routing)))
+        assert intervals is not None and intervals.congested.sum() > 100
+        inside.append(intervals.inside[intervals.congested])
     assert 0.92 <= np.concatenate(inside).mean() <= 0.98
 
 
@@ -136,18 +136,18 @@ def test_bundled_estimates_are_nearer_the_truth() -> None:
     assert truth is not None
     up = (evidence.tier == 1) & (evidence.direction == "up") & (truth.observed_packets > 0)
     real = truth.observed_congested[up] / truth.observed_packets[up]
-    own, shown = load.raw_fraction[up], load.fraction[up]
-    assert np.std(own) > 2 * np.std(real)
+    unbundled, shown = load.raw_fraction[up], load.fraction[up]
+    assert np.std(unbundled) > 2 * np.std(real)
     assert np.std(shown) < 1.5 * np.std(real)
-    assert np.sqrt(np.mean((shown - real) ** 2)) < 0.5 * np.sqrt(np.mean((own - real) ** 2))
+    assert np.sqrt(np.mean((shown - real) ** 2)) < 0.5 * np.sqrt(np.mean((unbundled - real) ** 2))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_intervals_with_the_bundle_hold_the_truth(seed: int) -> None:
     evidence = FigureData(ran(STENCIL, TREE, seed))
-    found = shown_coverage(evidence)
-    assert found is not None and found.congested.sum() > 300
-    assert 0.92 <= found.inside[found.congested].mean() <= 0.99
+    intervals = shown_coverage(evidence)
+    assert intervals is not None and intervals.congested.sum() > 300
+    assert 0.92 <= intervals.inside[intervals.congested].mean() <= 0.99
     assert not coverage_sentence(evidence)[1]
 
 
@@ -171,9 +171,9 @@ def test_bundles_whose_links_carry_different_flows(
     """
     inside = []
     for seed in range(1, 9):
-        found = shown_coverage(FigureData(ran(pattern, tree, seed, routing)))
-        assert found is not None and found.congested.sum() >= 150
-        inside.append(found.inside[found.congested])
+        intervals = shown_coverage(FigureData(ran(pattern, tree, seed, routing)))
+        assert intervals is not None and intervals.congested.sum() >= 150
+        inside.append(intervals.inside[intervals.congested])
     assert 0.94 <= np.concatenate(inside).mean() <= 0.98
 
 
@@ -186,11 +186,11 @@ def test_few_packets_differ_by_chance() -> None:
         "pattern": {"kind": "uniform", "ranks": 4608, "size": "64 KiB", "messages": 4},
         "placement": "random",
     }
-    found = shown_coverage(
+    intervals = shown_coverage(
         FigureData(simulate(parse({"seed": 1, "fabric": {"preset": "tapered"}, "job": [job]})))
     )
-    assert found is not None and found.congested.sum() > 3000
-    assert 0.94 <= found.inside[found.congested].mean() <= 0.995
+    assert intervals is not None and intervals.congested.sum() > 3000
+    assert 0.94 <= intervals.inside[intervals.congested].mean() <= 0.995
 
 
 def test_coverage_below_its_promise_is_told() -> None:
@@ -198,5 +198,5 @@ def test_coverage_below_its_promise_is_told() -> None:
     run = ran(STENCIL, TREE, 1)
     doubled = run.tables["truth"].with_columns(pl.col("observed_packets") * 2)
     evidence = FigureData(Run(run.scenario, {**run.tables, "truth": doubled}, run.summary))
-    said, short = coverage_sentence(evidence)
-    assert short and "hold the truth" in said
+    sentence, short = coverage_sentence(evidence)
+    assert short and "hold the truth" in sentence

@@ -116,14 +116,14 @@ def test_every_figure_is_registered() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_figure_looks_as_it_did(name: str) -> None:
     """Coarse luminance against a stored reference: blank, flipped or empty pictures fail."""
-    found = grey(drawn(name))
+    pixels = grey(drawn(name))
     stored = json.loads(SNAPSHOTS.read_text()) if SNAPSHOTS.exists() else {}
     if os.environ.get("TAILBACK_UPDATE_SNAPSHOTS"):
-        stored[name] = [[round(v) for v in row] for row in found.tolist()]
+        stored[name] = [[round(v) for v in row] for row in pixels.tolist()]
         SNAPSHOTS.write_text(json.dumps(dict(sorted(stored.items())), separators=(",", ":")) + "\n")
     reference = np.array(stored[name], np.float64)
     blank = np.abs(255.0 - reference).mean()
-    difference = np.abs(found - reference).mean()
+    difference = np.abs(pixels - reference).mean()
     assert blank > 3.0, "the reference itself is almost blank"
     assert difference < 0.25 * blank, f"{name} differs by {difference:.1f} of {blank:.1f}"
 
@@ -143,9 +143,9 @@ def test_scale_is_in_order_in_grey(quantity: str) -> None:
 
 def test_scales_of_different_quantities_differ() -> None:
     tables = [scales.table(q).astype(int) for q in ("congestion", "utilization", "stall")]
-    for i, one in enumerate(tables):
+    for i, table in enumerate(tables):
         for other in tables[i + 1 :]:
-            assert np.abs(one[128] - other[128]).sum() > 100
+            assert np.abs(table[128] - other[128]).sum() > 100
 
 
 def test_more_congestion_is_darker() -> None:
@@ -169,10 +169,10 @@ def test_more_congestion_is_darker() -> None:
 
 
 def test_phases_differ_in_the_picture() -> None:
-    whole, first, last = (
+    all_phases, first, last = (
         drawn("congested_fraction", Options(phase=phase)) for phase in (None, "+x", "-y")
     )
-    assert whole != first != last
+    assert all_phases != first != last
 
 
 def test_congested_fraction_is_the_quotient_of_the_sums() -> None:
@@ -240,9 +240,11 @@ def test_raster_stands_at_the_port_it_leaves() -> None:
 
 def test_viewer_rings_follow_the_longer_side() -> None:
     """4 × 3 × 2 switches: 6 rings of 4, 8 of 3 and 12 of 2."""
-    found = grids(Packer(), other_fabric("torus_rings").observed)
-    assert found is not None
-    shapes = [(grid["rows"], grid["columns"], grid["x"]) for grid in found["grids"] if grid["wide"]]
+    ring_grids = grids(Packer(), other_fabric("torus_rings").observed)
+    assert ring_grids is not None
+    shapes = [
+        (grid["rows"], grid["columns"], grid["x"]) for grid in ring_grids["grids"] if grid["wide"]
+    ]
     assert shapes[::2] == [(4, 6, "ring"), (3, 8, "ring"), (2, 12, "ring")]
     assert shapes[1::2] == shapes[::2]
 
@@ -254,8 +256,8 @@ def test_rings_show_every_link_of_a_torus_once() -> None:
     inner = (evidence.tier > 0) | (evidence.direction == "flat")
     number = np.where(inner, np.arange(evidence.n_links, dtype=float), np.nan)
     every = [rings(evidence, number, dims, d, step) for d in range(3) for step in (1, -1)]
-    found = np.concatenate([cells[~np.isnan(cells)] for cells in every])
-    assert sorted(found.tolist()) == sorted(number[inner].tolist())
+    shown = np.concatenate([cells[~np.isnan(cells)] for cells in every])
+    assert sorted(shown.tolist()) == sorted(number[inner].tolist())
     # Of two switches in z, the first has only the way up and the second only the way down.
     up, down = every[4], every[5]
     assert np.isnan(up[:, 1]).all() and np.isnan(down[:, 0]).all()
@@ -358,8 +360,8 @@ def test_a_waterfall_step_has_its_causes_colour() -> None:
         step = ideal.model_copy(
             update={"name": name, "elapsed_ps": 61_200_000, "delta_ps": 19_300_000}
         )
-        found = diagnosis.model_copy(update={"waterfall": [ideal, step, observed]})
-        picture = draw("waterfall", replace(case(), diagnosis=found))
+        diagnosed = diagnosis.model_copy(update={"waterfall": [ideal, step, observed]})
+        picture = draw("waterfall", replace(case(), diagnosis=diagnosed))
         assert picture is not None
         assert scales.CAUSE_COLOURS[cause] in render(picture, "svg").decode()
 
@@ -369,8 +371,8 @@ def test_the_waterfall_reaches_the_observed_time() -> None:
     diagnosis = case().diagnosis
     assert diagnosis is not None
     *steps, observed = diagnosis.waterfall
-    rest = {"elapsed_ps": steps[-1].elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
-    bars = [*steps, observed.model_copy(update=rest)]
+    last_step = {"elapsed_ps": steps[-1].elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
+    bars = [*steps, observed.model_copy(update=last_step)]
     picture = draw(
         "waterfall", replace(case(), diagnosis=diagnosis.model_copy(update={"waterfall": bars}))
     )

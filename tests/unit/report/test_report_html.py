@@ -68,9 +68,9 @@ def read(hostile: str = "") -> Reader:
     return Reader(page(hostile))
 
 
-def unpack(found: Reader) -> tuple[dict[str, Any], Any]:
-    data = json.loads(found.content["report-data"])
-    raw = zlib.decompress(base64.b64decode(found.content["report-arrays"]))
+def unpack(reader: Reader) -> tuple[dict[str, Any], Any]:
+    data = json.loads(reader.content["report-data"])
+    raw = zlib.decompress(base64.b64decode(reader.content["report-arrays"]))
     kinds = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "i4": np.int32, "f4": np.float32}
 
     def array(ref: dict[str, Any]) -> NDArray[Any]:
@@ -119,8 +119,8 @@ def test_the_step_table_reaches_the_observed_time() -> None:
     run = make_run()
     diagnosis = make_diagnosis(run)
     *steps, observed = diagnosis.waterfall
-    rest = {"elapsed_ps": observed.elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
-    bars = [*steps, observed.model_copy(update=rest)]
+    last_step = {"elapsed_ps": observed.elapsed_ps + 3_000_000, "delta_ps": 3_000_000}
+    bars = [*steps, observed.model_copy(update=last_step)]
     page = Reader(render_report(run, diagnosis.model_copy(update={"waterfall": bars})))
     text = " ".join(" ".join(page.text).split())
     assert "remainder 64.2 µs 3 µs " in text
@@ -172,8 +172,8 @@ def test_congested_packets_that_cost_no_time_are_told() -> None:
     ]
     changed = {"findings": [*diagnosis.findings, routing], "waterfall": free}
     text = render_report(run, diagnosis.model_copy(update=changed))
-    said = "<strong>Routing imbalance</strong> congests packets but costs no time"
-    assert said in text and said not in page()
+    note = "<strong>Routing imbalance</strong> congests packets but costs no time"
+    assert note in text and note not in page()
 
 
 def test_link_numbers_cover_the_run() -> None:
@@ -273,10 +273,10 @@ def test_counts_beyond_32_bits_keep_their_fraction() -> None:
     many = run.tables["samples"].with_columns(pl.col("hop_weight", "congested_weight") * 2**28)
     large = Run(run.scenario, run.tables | {"samples": many}, run.summary)
     data, array = unpack(Reader(render_report(large, make_diagnosis(run))))
-    whole = data["datasets"][0]["selections"][0]
+    selection = data["datasets"][0]["selections"][0]
     load = FigureData(run).load()
     seen = load.weight > 0
-    fraction = array(whole["congested"])[seen] / array(whole["weight"])[seen]
+    fraction = array(selection["congested"])[seen] / array(selection["weight"])[seen]
     assert np.allclose(fraction, load.raw_fraction[seen])
 
 
@@ -335,11 +335,11 @@ def test_same_input_gives_the_same_bytes() -> None:
 
 def test_a_diagnosis_without_remedy_or_waterfall() -> None:
     run = make_run(truth=False)
-    told = make_diagnosis(run)
-    open_ = told.findings[0].model_copy(
+    complete = make_diagnosis(run)
+    open_ = complete.findings[0].model_copy(
         update={"code": "TB005", "cause": "undetermined", "title": "Too few samples", "links": []}
     )
-    diagnosis = told.model_copy(
+    diagnosis = complete.model_copy(
         update={
             "remedy": None,
             "waterfall": [],
@@ -349,19 +349,19 @@ def test_a_diagnosis_without_remedy_or_waterfall() -> None:
             "warnings": [],
         }
     )
-    found = Reader(render_report(run, diagnosis))
-    assert "remedy" not in [a.get("id") for a in found.all("section")]
-    assert "Too few samples" in " ".join(found.text)
-    assert "No warnings." in " ".join(found.text)
-    assert "#remedy" not in [a.get("href") for a in found.all("a")]
+    reader = Reader(render_report(run, diagnosis))
+    assert "remedy" not in [a.get("id") for a in reader.all("section")]
+    assert "Too few samples" in " ".join(reader.text)
+    assert "No warnings." in " ".join(reader.text)
+    assert "#remedy" not in [a.get("href") for a in reader.all("a")]
 
 
 def test_a_run_without_samples_still_reports() -> None:
     run = make_run()
     empty = {n: run.tables[n].clear() for n in ("samples", "messages", "truth", "windows")}
     bare = Run(run.scenario, run.tables | empty, run.summary | {"complete": False})
-    found = Reader(render_report(bare, make_diagnosis(run)))
-    text = " ".join(found.text)
+    reader = Reader(render_report(bare, make_diagnosis(run)))
+    text = " ".join(reader.text)
     assert "has no message log" in text and "interrupted" in text
     assert "No packet carried a sample" in text and "single time window" not in text
 
@@ -395,8 +395,8 @@ def test_shares_by_cause_add_up() -> None:
             advice="",
         )
 
-    found = _shares([finding("pattern", 0.2), finding("placement", 0.5), finding("pattern", 0.1)])
-    assert [(c, round(s, 6), round(w, 6)) for c, s, w in found] == [
+    shares = _shares([finding("pattern", 0.2), finding("placement", 0.5), finding("pattern", 0.1)])
+    assert [(c, round(s, 6), round(w, 6)) for c, s, w in shares] == [
         ("placement", 0.0, 0.5),
         ("pattern", 0.5, 0.3),
     ]

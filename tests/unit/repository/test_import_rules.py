@@ -67,8 +67,8 @@ def test_benchmarks_and_studies_stay_apart(  # type: ignore[no-untyped-def]
     ],
 )
 def test_studies_use_what_is_public(rules, tmp_path: Path, line: str, broken: bool) -> None:  # type: ignore[no-untyped-def]
-    found = rules.studies_public(written(tmp_path, "studies/x.py", line))
-    assert bool([text for text in found if text.startswith("studies/")]) == broken
+    faults = rules.studies_public(written(tmp_path, "studies/x.py", line))
+    assert bool([text for text in faults if text.startswith("studies/")]) == broken
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,9 @@ def test_every_exception_for_benchmarks_is_used(rules) -> None:  # type: ignore[
         if not rules.public(module, name)
     }
     idle = [
-        one for one in rules.MEASURED_ALONE if not any(f"{u}.".startswith(f"{one}.") for u in used)
+        module
+        for module in rules.MEASURED_ALONE
+        if not any(f"{u}.".startswith(f"{module}.") for u in used)
     ]
     assert idle == []
 

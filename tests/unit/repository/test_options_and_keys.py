@@ -64,10 +64,10 @@ def models(annotation: Any) -> Iterator[type[BaseModel]]:
 @cache
 def pages() -> str:
     """How-to pages, tutorial, front page and pages of examples."""
-    found = [ROOT / "README.md", *(ROOT / "examples").rglob("*.md")]
-    found += (ROOT / "docs" / "how-to").glob("*.md")
-    found += (ROOT / "docs" / "tutorial").glob("*.md")
-    return "\n".join(path.read_text(encoding="utf-8") for path in found)
+    paths = [ROOT / "README.md", *(ROOT / "examples").rglob("*.md")]
+    paths += (ROOT / "docs" / "how-to").glob("*.md")
+    paths += (ROOT / "docs" / "tutorial").glob("*.md")
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def assigned(table: dict[str, Any], section: str = "") -> Iterator[str]:
@@ -83,24 +83,24 @@ def assigned(table: dict[str, Any], section: str = "") -> Iterator[str]:
 def words_of_tests() -> tuple[frozenset[str], frozenset[str]]:
     """Options in strings of tests, and names that tests give values."""
     used: set[str] = set()
-    given: set[str] = set()
+    arguments: set[str] = set()
     for path in (ROOT / "tests").rglob("*.py"):
         if path == Path(__file__).resolve():
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Dict(keys=names):
-                    given |= {
+                    arguments |= {
                         name.value
                         for name in names
                         if isinstance(name, ast.Constant) and isinstance(name.value, str)
                     }
                 case ast.keyword(arg=str(name)) | ast.Attribute(attr=name, ctx=ast.Store()):
-                    given.add(name)
+                    arguments.add(name)
                 case ast.Constant(value=str(text)):
                     used.update(OPTION.findall(text))
-                    given.update(ASSIGNED.findall(text))
-    return frozenset(used), frozenset(given)
+                    arguments.update(ASSIGNED.findall(text))
+    return frozenset(used), frozenset(arguments)
 
 
 def test_every_option_is_shown_or_tested() -> None:
@@ -119,10 +119,10 @@ def test_every_key_is_shown_or_tested() -> None:
     tables += re.findall(r"```toml\n(.*?)```", pages(), re.DOTALL)
     shown = {name for text in tables for name in assigned(tomllib.loads(text))}
     spans = {name for span in re.findall(r"`([^`\n]+)`", pages()) for name in NAME.findall(span)}
-    _, given = words_of_tests()
+    _, arguments = words_of_tests()
     missing = [
         name
         for name in keys(Scenario)
-        if name not in shown and not {name.rpartition(".")[2]} & (spans | given)
+        if name not in shown and not {name.rpartition(".")[2]} & (spans | arguments)
     ]
     assert missing == [], "show these keys in docs/how-to or examples, or make them constants"

@@ -85,8 +85,8 @@ def test_prerequisites_are_checked_before_any_download(
     machine: Path, name: str, stand_in: str, expected: str
 ) -> None:
     program(machine / "bin" / name, stand_in)
-    said = set_up(machine)
-    assert expected in said and "remedy: " in said and "downloads" not in said
+    output = set_up(machine)
+    assert expected in output and "remedy: " in output and "downloads" not in output
 
 
 def test_the_gate_unsets_a_machines_variables(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_the_version_is_stated_in_one_place() -> None:
     version = cargo["workspace"]["package"]["version"]
     assert PROJECT["dynamic"] == ["version"]
     command = [sys.executable, "-m", "tailback", "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert tailback.__version__ == version and said == f"tailback, version {version}\n"
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert tailback.__version__ == version and output == f"tailback, version {version}\n"
 
 
 def test_the_package_description_links_to_no_file() -> None:
@@ -163,9 +163,9 @@ def test_an_installation_without_the_otf2_library_says_so(
 ) -> None:
     monkeypatch.setattr(otf2, "_LIBRARY", tmp_path / "libotf2.so")
     (tmp_path / "traces.otf2").write_bytes(b"")
-    with pytest.raises(TraceError, match="library is missing") as got:
+    with pytest.raises(TraceError, match="library is missing") as caught:
         otf2.load(tmp_path)
-    assert got.value.remedy is not None and "make setup" in got.value.remedy
+    assert caught.value.remedy is not None and "make setup" in caught.value.remedy
 
 
 def test_compiler_flags_keep_those_of_the_user(
@@ -221,15 +221,15 @@ def test_a_wheel_is_checked_for_forbidden_content(tmp_path: Path) -> None:
     assert faults(good) == []
     index = "index.example.org-0123456789abcdef/"
     core = f"GLIBC_2.34\0{Path.home()}/.cargo/registry/src/{index}pyo3-1.0/x.rs".encode()
-    found = "\n".join(faults(wheel(tmp_path, core, "[x](docs/x.md)", "linux_x86_64")))
+    report = "\n".join(faults(wheel(tmp_path, core, "[x](docs/x.md)", "linux_x86_64")))
     wrong = ("not tagged", "needs glibc 2.34", str(Path.home()), index, "links to docs/x.md")
     for expected in wrong:
-        assert expected in found
+        assert expected in report
 
 
 def test_a_wheel_for_another_machine_is_refused(tmp_path: Path) -> None:
     """As a cross build makes it that finds the OTF2 library of the building machine."""
-    found = script("check_wheel").faults(wheel(tmp_path, b"", "", "manylinux_2_28_aarch64"))
-    assert "tailback/_otf2/libotf2.so is for x86_64" in found
+    report = script("check_wheel").faults(wheel(tmp_path, b"", "", "manylinux_2_28_aarch64"))
+    assert "tailback/_otf2/libotf2.so is for x86_64" in report
     assert script("check_wheel").architecture(shared_library(b"", 183)) == "aarch64"
     assert script("check_wheel").architecture(b"a text") == "no machine (it is no ELF file)"

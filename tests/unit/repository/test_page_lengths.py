@@ -48,5 +48,5 @@ def test_too_many_pages_are_refused(check, tmp_path: Path) -> None:  # type: ign
 )
 def test_pages_tell_no_history(check, tmp_path: Path, text: str, refused: bool) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "docs" / "how-to" / "x.md").write_text(f"# X\n\n{text}\n")
-    found = [*check.faults(tmp_path)]
-    assert bool(found) == refused and all("docs/how-to/x.md:3" in fault for fault in found)
+    faults = [*check.faults(tmp_path)]
+    assert bool(faults) == refused and all("docs/how-to/x.md:3" in fault for fault in faults)

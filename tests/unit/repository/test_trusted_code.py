@@ -49,11 +49,11 @@ def _name(call: ast.Call) -> str:
 
 
 def _is_unsafe(call: ast.Call) -> bool:
-    given = {word.arg: getattr(word.value, "value", None) for word in call.keywords}
+    keywords = {word.arg: getattr(word.value, "value", None) for word in call.keywords}
     if ast.unparse(call.func) in ("np.load", "numpy.load", "np.save", "np.savez"):
         # The default of np.load has been False since NumPy 1.16.3, which is older than ours.
-        return given.get("allow_pickle", False) is not False
-    if given.get("shell", False) is not False:
+        return keywords.get("allow_pickle", False) is not False
+    if keywords.get("shell", False) is not False:
         return True
     return (isinstance(call.func, ast.Name) and call.func.id in CALLS) or (
         isinstance(call.func, ast.Attribute) and call.func.attr in ("read_pickle", "to_pickle")

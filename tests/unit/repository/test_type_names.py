@@ -45,9 +45,11 @@ def python_classes(text: str) -> list[str]:
     ids=["rust", "python"],
 )
 def test_a_type_is_defined_once(pattern: str, names) -> None:  # type: ignore[no-untyped-def]
-    found = {str(p.relative_to(ROOT)): names(p.read_text("utf-8")) for p in ROOT.glob(pattern)}
-    assert sum(map(len, found.values())) > 200, "the files were not found"
-    assert repeated(found) == {}, "rename one with the field's term (docs/glossary.md)"
+    types_of_files = {
+        str(p.relative_to(ROOT)): names(p.read_text("utf-8")) for p in ROOT.glob(pattern)
+    }
+    assert sum(map(len, types_of_files.values())) > 200, "the files were not found"
+    assert repeated(types_of_files) == {}, "rename one with the field's term (docs/glossary.md)"
 
 
 def test_a_second_type_of_a_name_is_found() -> None:

@@ -33,8 +33,8 @@ def prose(page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_the_words_of_the_glossary(page: Path) -> None:
-    found = REPLACED.findall(prose(page.read_text(encoding="utf-8")))
-    assert not found, f"{page.relative_to(ROOT)}: {found}; docs/glossary.md has the words"
+    replaced = REPLACED.findall(prose(page.read_text(encoding="utf-8")))
+    assert not replaced, f"{page.relative_to(ROOT)}: {replaced}; docs/glossary.md has the words"
 
 
 def test_a_replaced_word_is_found() -> None:
@@ -114,13 +114,13 @@ def test_a_literal_option_in_a_message_is_detected() -> None:
 def test_python_interface_imports_no_command_line_package() -> None:
     packages = "|".join(OF_THE_COMMAND_LINE)
     imports = re.compile(rf"^from tailback\.(?:{packages})\b.*", re.MULTILINE)
-    found = {
+    imported = {
         line
         for file in PACKAGE.rglob("*.py")
         if file.relative_to(PACKAGE).parts[0] not in (*OF_THE_COMMAND_LINE, "__main__.py")
         for line in imports.findall(file.read_text("utf-8"))
     }
-    assert found == {"from tailback.recorder.job_list import JOBS_FILE"}
+    assert imported == {"from tailback.recorder.job_list import JOBS_FILE"}
 
 
 # --- names of tests ---------------------------------------------------------------------------

@@ -16,18 +16,18 @@ from tests.factories.unchecked_runs import without_manifest
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in good order, with the samples of its packets."""
     return simulated(tmp_path_factory.mktemp("whole"), "packets = 1000")
 
 
 @pytest.fixture
-def run(whole: Path, tmp_path: Path) -> Path:
+def run(complete_run: Path, tmp_path: Path) -> Path:
     """A copy of it without SHA-256, to be damaged."""
-    return without_manifest(Path(shutil.copytree(whole, tmp_path / "run")))
+    return without_manifest(Path(shutil.copytree(complete_run, tmp_path / "run")))
 
 
-def told(capsys: pytest.CaptureFixture[str], run: Path, *expected: str) -> None:
+def assert_refused(capsys: pytest.CaptureFixture[str], run: Path, *expected: str) -> None:
     for command in (["report", run], ["compare", run, run], ["export", "counts", run]):
         refused(capsys, command, *expected, "run the scenario again")
 
@@ -41,7 +41,7 @@ def test_a_table_that_is_cut(
     frame = pl.read_parquet(file)
     if frame.height > rows:
         frame.head(rows).write_parquet(file)
-        told(capsys, run, "damaged table", ".parquet")
+        assert_refused(capsys, run, "damaged table", ".parquet")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_nulls_where_nothing_is_unknown(
     frame.with_columns(
         pl.when(pl.int_range(pl.len()) > 0).then(pl.col(column)).alias(column)
     ).write_parquet(file)
-    told(capsys, run, f"{name}.parquet {column}", "contains nulls")
+    assert_refused(capsys, run, f"{name}.parquet {column}", "contains nulls")
 
 
 @pytest.mark.parametrize(("name", "column"), [("samples", "window"), ("truth", "window")])
@@ -76,13 +76,13 @@ def test_a_table_of_another_run(
     file = run / f"{name}.parquet"
     frame = pl.read_parquet(file)
     frame.with_columns(pl.lit(10**6, pl.UInt32).alias(column)).write_parquet(file)
-    told(capsys, run, f"{name}.parquet {column}", "contains 1000000")
+    assert_refused(capsys, run, f"{name}.parquet {column}", "contains 1000000")
 
 
 def test_numbers_out_of_order(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = run / "links.parquet"
     pl.read_parquet(file).reverse().write_parquet(file)
-    told(capsys, run, "links.parquet link", "is not 0, 1, 2")
+    assert_refused(capsys, run, "links.parquet link", "is not 0, 1, 2")
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_a_summary_that_no_run_has(
     data = json.loads((run / "run.json").read_text())
     data["summary"][key] = value
     (run / "run.json").write_text(json.dumps(data))
-    told(capsys, run, "run.json", "rates" if key == "model" else key)
+    assert_refused(capsys, run, "run.json", "rates" if key == "model" else key)
 
 
 def test_notes_that_are_no_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**data, "notes": [3]}))
-    told(capsys, run, "run.json", "notes")
+    assert_refused(capsys, run, "run.json", "notes")
 
 
 def test_run_keeps_kinds_of_notes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +120,7 @@ def test_run_keeps_kinds_of_notes(run: Path, capsys: pytest.CaptureFixture[str])
     assert read.skip_notes == ["of 9 steps"] and read.assumptions == ["of 9 steps", "40 Gb/s"]
     data["summary"]["assumptions"]["skipped"] = "of 9 steps"
     (run / "run.json").write_text(json.dumps(data))
-    told(capsys, run, "run.json", "skipped")
+    assert_refused(capsys, run, "run.json", "skipped")
 
 
 def test_another_scenario_than_the_runs_is_refused(
@@ -128,4 +128,4 @@ def test_another_scenario_than_the_runs_is_refused(
 ) -> None:
     file = run / "scenario.json"
     file.write_text(file.read_text().replace('"seed": 1', '"seed": 99'))
-    told(capsys, run, "scenario.json", "is not the scenario of this run")
+    assert_refused(capsys, run, "scenario.json", "is not the scenario of this run")

@@ -118,12 +118,12 @@ def test_what_is_found_later_still_names_the_file(
     for command in ("simulate", "diagnose", "place"):
         refused(capsys, [command, path], "small.toml: unknown placement 'blck'", "'block'")
     for command, option in (("place", "--method"), ("diagnose", "--method")):
-        said = f"{option} til: unknown placement 'til'"
-        refused(capsys, [command, path, option, "block", option, "til"], said, "'tile'")
+        message = f"{option} til: unknown placement 'til'"
+        refused(capsys, [command, path, option, "block", option, "til"], message, "'tile'")
     # The option is to blame here, not the file.
     assert tailback(["simulate", str(path), "--placement", "blok"]) == 2
-    told = capsys.readouterr().err
-    assert "'blok'" in told and "small.toml" not in told
+    error = capsys.readouterr().err
+    assert "'blok'" in error and "small.toml" not in error
 
 
 def test_per_destination_needs_are_reported_as_written(
@@ -158,8 +158,8 @@ def test_per_destination_needs_are_reported_as_written(
 def test_a_key_unused_by_the_scheme_is_noted(control: dict[str, Any], idle: list[str]) -> None:
     job = {"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}
     engine = {"injection": "per-destination", "congestion_control": control}
-    found = parse({"fabric": {"preset": "full"}, "job": [job], "engine": engine})
-    notes = [note for note in simulate(prepare(found)).notes if "does not use" in note]
+    parsed = parse({"fabric": {"preset": "full"}, "job": [job], "engine": engine})
+    notes = [note for note in simulate(prepare(parsed)).notes if "does not use" in note]
     scheme = control.get("scheme", "infiniband")
     text = f"[engine.congestion_control] {', '.join(idle)}: scheme {scheme!r} does not use this"
     assert notes == ([text] if idle else [])
@@ -176,14 +176,14 @@ def test_the_page_says_each_keys_kind(key: str, values: str) -> None:
 
 def test_a_rate_comes_back_as_it_was() -> None:
     rate = 100 / 3
-    given = parse(
+    parsed = parse(
         {
             "fabric": {"preset": "tapered"},
             "engine": {"local_rate": f"{rate!r} Gb/s"},
             "job": [{"pattern": {"kind": "ring"}}],
         }
     )
-    again = Scenario.model_validate_json(given.model_dump_json())
+    again = Scenario.model_validate_json(parsed.model_dump_json())
     assert again.engine.local_rate == rate
     assert (
         '"100 Gb/s"'

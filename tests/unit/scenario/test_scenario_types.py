@@ -75,7 +75,7 @@ def complaint(model: type[BaseModel], name: str, value: Any) -> list[Any]:
     try:
         model.model_validate({name: value})
     except ValueError as error:
-        return [one for one in error.errors() if one["loc"][:1] == (name,)]  # type: ignore[attr-defined]
+        return [entry for entry in error.errors() if entry["loc"][:1] == (name,)]  # type: ignore[attr-defined]
     return []
 
 

@@ -45,9 +45,9 @@ def scenario(adaptive: dict[str, Any], **engine: Any) -> Scenario:
     )
 
 
-def up_links(given: Scenario) -> list[int]:
+def up_links(case: Scenario) -> list[int]:
     """Packets on each of the first leaf's links to the spines."""
-    run = simulate(given, threads=1)
+    run = simulate(case, threads=1)
     links = run.tables["links"].filter((pl.col("tier") == 1) & (pl.col("direction") == "up"))
     links = links.filter(pl.col("src") == pl.col("src").min())
     counts = run.tables["truth"].group_by("link").agg(pl.col("packets").sum())
@@ -96,8 +96,10 @@ def test_the_port_is_that_calculated_by_hand(
 
 
 def test_ties_are_random_by_default() -> None:
-    found = [up_links(scenario({}).model_copy(update={"seed": seed})) for seed in range(4)]
-    assert any(0 < packets < PACKETS for packets, _ in found)
+    packets_by_seed = [
+        up_links(scenario({}).model_copy(update={"seed": seed})) for seed in range(4)
+    ]
+    assert any(0 < packets < PACKETS for packets, _ in packets_by_seed)
     per_message = [
         up_links(scenario({"per": "message"}).model_copy(update={"seed": seed}))
         for seed in range(8)
@@ -115,11 +117,11 @@ def test_a_loaded_drawn_port_yields_to_the_lowest() -> None:
     used = []
     for seed in range(20):
         rule = {"ties": "random-or-lowest", "load": "queue-and-credit"}
-        given = scenario(rule).model_copy(update={"seed": seed})
-        tree = given.fabric.fat_tree
+        case = scenario(rule).model_copy(update={"seed": seed})
+        tree = case.fabric.fat_tree
         assert tree is not None
-        given.fabric.fat_tree = tree.model_copy(update={"aggregation": 16})
-        packets = up_links(given)
+        case.fabric.fat_tree = tree.model_copy(update={"aggregation": 16})
+        packets = up_links(case)
         assert sorted(packets) == [0] * 8 + [1] * 8
         used.append(packets[0])
     assert sum(used) >= 17
@@ -127,8 +129,8 @@ def test_a_loaded_drawn_port_yields_to_the_lowest() -> None:
 
 def test_the_number_of_threads_changes_nothing() -> None:
     for per in ("packet", "message", "chunk", "flowlet"):
-        given = scenario({"load": "queue-and-credit", "per": per})
-        given.fabric.fat_tree = parse(
+        case = scenario({"load": "queue-and-credit", "per": per})
+        case.fabric.fat_tree = parse(
             {
                 "fabric": {
                     "fat_tree": {
@@ -141,16 +143,16 @@ def test_the_number_of_threads_changes_nothing() -> None:
                 "job": [{"pattern": {"kind": "ring", "ranks": 2, "size": "1 KiB"}}],
             }
         ).fabric.fat_tree
-        given.job[0].pattern = {
+        case.job[0].pattern = {
             "kind": "uniform",
             "ranks": 16,
             "size": "40 KiB",
             "messages": 3,
             "post": "all",
         }
-        one, two = (simulate(given, threads=threads) for threads in (1, 2))
+        single, parallel = (simulate(case, threads=threads) for threads in (1, 2))
         for table in ("truth", "messages"):
-            assert one.tables[table].equals(two.tables[table]), (per, table)
+            assert single.tables[table].equals(parallel.tables[table]), (per, table)
 
 
 def test_rules_without_effect_are_refused() -> None:

@@ -70,8 +70,8 @@ def test_changes_are_evaluated_in_coarse_packets() -> None:
     ],
 )
 def test_packets_fit_if_messages_have_64_of_them(sizes: list[int], fitting: int | None) -> None:
-    found = fitting_size(pairs(2, [(0, 1, size) for size in sizes]), 4096)
-    assert found == (None if fitting is None else fitting << 10)
+    fitting_bytes = fitting_size(pairs(2, [(0, 1, size) for size in sizes]), 4096)
+    assert fitting_bytes == (None if fitting is None else fitting << 10)
 
 
 @pytest.mark.parametrize(("size", "packets"), [("1 MiB", 64), ("2 MiB", 64), ("240 KiB", 60)])

@@ -34,9 +34,9 @@ def ring(post: str, **more: Any) -> dict[str, Any]:
     return {"pattern": pattern, "hosts": "0-3", **more}
 
 
-def fluid(one: Scenario) -> Run:
+def fluid(case: Scenario) -> Run:
     """The fluid model, exact in time."""
-    return simulate_fluid(prepare(one), FluidOptions(quantum_ps=0))
+    return simulate_fluid(prepare(case), FluidOptions(quantum_ps=0))
 
 
 @pytest.mark.parametrize("model", [simulate, fluid])
@@ -78,8 +78,8 @@ def test_a_stencil_posted_on_delivery_takes_its_turns() -> None:
 @pytest.mark.parametrize("post", ["delivered", "acknowledged"])
 def test_threads_do_not_change_completion_on_delivery(post: str) -> None:
     pattern = {"kind": "uniform", "ranks": 8, "size": "20 KiB", "messages": 4, "post": post}
-    one, four = (simulate(scenario({"pattern": pattern}), threads=n) for n in (1, 4))
-    assert all(frame.equals(four.tables[name]) for name, frame in one.tables.items())
+    single, four = (simulate(scenario({"pattern": pattern}), threads=n) for n in (1, 4))
+    assert all(frame.equals(four.tables[name]) for name, frame in single.tables.items())
 
 
 def test_an_adapter_below_link_rate_takes_longer() -> None:
@@ -135,7 +135,7 @@ def test_a_message_list_is_beside_its_scenario(tmp_path: Path) -> None:
         """,
         encoding="utf-8",
     )
-    found = load(tmp_path / "one.toml")
-    assert simulate(found).elapsed_ps == WIRE_PS + LATENCY_PS
+    loaded = load(tmp_path / "one.toml")
+    assert simulate(loaded).elapsed_ps == WIRE_PS + LATENCY_PS
     # A sweep's copies of the scenario are elsewhere.
-    assert plain_data(found)["job"][0]["pattern"]["file"] == str(tmp_path / "list.csv")
+    assert plain_data(loaded)["job"][0]["pattern"]["file"] == str(tmp_path / "list.csv")

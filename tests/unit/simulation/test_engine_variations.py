@@ -15,7 +15,7 @@ TREE = {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 1}
 JOB = {"pattern": {"kind": "permutation", "ranks": 8, "size": "64 KiB", "messages": 2}}
 
 
-def given(
+def settings_for(
     monkeypatch: pytest.MonkeyPatch, variation: EngineVariation, **engine: Any
 ) -> dict[str, Any]:
     """Settings that the engine gets for a variation, besides those of every what-if run."""
@@ -33,7 +33,7 @@ def given(
 
 
 def test_buffers_and_delays_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = given(
+    seen = settings_for(
         monkeypatch,
         EngineVariation(buffers=0.5, delays=1.5),
         buffer="64 KiB",
@@ -48,8 +48,8 @@ def test_buffers_and_delays_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_packet_always_fits_into_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     half = EngineVariation(buffers=0.5)
-    assert given(monkeypatch, half, buffer="4 KiB", packet="4 KiB")["buffer_bytes"] == 4096
-    seen = given(monkeypatch, half, buffer="5000 B", packet="4 KiB", header="100 B")
+    assert settings_for(monkeypatch, half, buffer="4 KiB", packet="4 KiB")["buffer_bytes"] == 4096
+    seen = settings_for(monkeypatch, half, buffer="5000 B", packet="4 KiB", header="100 B")
     assert seen["buffer_bytes"] == 4196
 
 
@@ -64,7 +64,7 @@ def test_a_packet_always_fits_into_the_buffer(monkeypatch: pytest.MonkeyPatch) -
 def test_adapters_send_in_the_other_order(
     monkeypatch: pytest.MonkeyPatch, injection: str, other: str
 ) -> None:
-    seen = given(monkeypatch, EngineVariation(other_injection=True), injection=injection)
+    seen = settings_for(monkeypatch, EngineVariation(other_injection=True), injection=injection)
     assert seen["injection"] == other
 
 

@@ -53,7 +53,7 @@ def pairs(**fabric: Any) -> dict[str, Any]:
     }
 
 
-def took(run: Run) -> list[int]:
+def transfer_times(run: Run) -> list[int]:
     """Time of each message within its host, by sending rank."""
     log = run.tables["messages"].sort("src_rank")
     return (log["arrival_ps"] - log["start_ps"]).to_list()
@@ -62,8 +62,10 @@ def took(run: Run) -> list[int]:
 @pytest.mark.parametrize("model", [simulate, lambda scenario: simulate_fluid(prepare(scenario))])
 def test_each_host_has_its_own_rate(model: Any) -> None:
     rates = [{"hosts": "1", "rate": "200 Gb/s"}]
-    assert took(model(parse(pairs()))) == pytest.approx([SIZE * 10] * 2, abs=1)
-    assert took(model(parse(pairs(in_host=rates)))) == pytest.approx([SIZE * 10, SIZE * 40], abs=1)
+    assert transfer_times(model(parse(pairs()))) == pytest.approx([SIZE * 10] * 2, abs=1)
+    assert transfer_times(model(parse(pairs(in_host=rates)))) == pytest.approx(
+        [SIZE * 10, SIZE * 40], abs=1
+    )
 
 
 MODELS = [simulate, lambda scenario: simulate_fluid(prepare(scenario))]
@@ -102,7 +104,9 @@ def test_concurrent_messages_share_the_memory(
     rates = {"local_rate": f"{local} Gb/s", "memory_rate": f"{factor * local} Gb/s"}
     alone = size * 8000 / local
     expected = [alone * max(1, n / factor)] * n + [alone]
-    assert took(model(concurrent(messages, **rates))) == pytest.approx(expected, abs=2, rel=1e-9)
+    assert transfer_times(model(concurrent(messages, **rates))) == pytest.approx(
+        expected, abs=2, rel=1e-9
+    )
 
 
 @settings(max_examples=20)
@@ -225,9 +229,9 @@ def test_a_gain_covers_errors_of_host_rates() -> None:
         evaluate = make_evaluate(prepare(scenario))
         run = evaluate(Change(measure=True))
         placements = {"together": np.array([*range(8), *range(8)], np.uint32)}
-        found = diagnose(run, evaluate, seeds=1, placements=placements).remedy
-        assert found is not None and found.name == "together"
-        return found, next(one for one in found.candidates if one.name == "together")
+        proposed = diagnose(run, evaluate, seeds=1, placements=placements).remedy
+        assert proposed is not None and proposed.name == "together"
+        return proposed, next(place for place in proposed.candidates if place.name == "together")
 
     assumed, candidate = remedy()
     bounds = [
@@ -245,10 +249,10 @@ def test_a_gain_covers_errors_of_host_rates() -> None:
 def test_what_if_transfers_within_hosts_took_no_time() -> None:
     prepared = prepare(parse(pairs(in_host=[{"hosts": "all", "rate": "200 Gb/s"}])))
     evaluate = make_evaluate(prepared)
-    assert took(evaluate(Change())) == pytest.approx([SIZE * 40] * 2, abs=1)
-    assert took(evaluate(Change(in_host="free"))) == [1, 1]
+    assert transfer_times(evaluate(Change())) == pytest.approx([SIZE * 40] * 2, abs=1)
+    assert transfer_times(evaluate(Change(in_host="free"))) == [1, 1]
     # On the ideal switch, which is another fabric, hosts keep their rates.
-    assert took(evaluate(Change(network="star"))) == pytest.approx([SIZE * 40] * 2, abs=1)
+    assert transfer_times(evaluate(Change(network="star"))) == pytest.approx([SIZE * 40] * 2, abs=1)
 
 
 def test_an_edge_list_states_a_hosts_rate(tmp_path: Path) -> None:
@@ -256,11 +260,13 @@ def test_an_edge_list_states_a_hosts_rate(tmp_path: Path) -> None:
     fabric = read_fabric(tmp_path / "edges.csv")
     assert fabric.host_gbps is not None
     np.testing.assert_equal(fabric.host_gbps, [3600.0, np.nan])
-    given = pairs(fat_tree=None, file=str(tmp_path / "edges.csv"))
-    assert took(simulate(parse(given))) == pytest.approx([SIZE * 8 / 3.6, SIZE * 10], abs=1)
+    data = pairs(fat_tree=None, file=str(tmp_path / "edges.csv"))
+    assert transfer_times(simulate(parse(data))) == pytest.approx(
+        [SIZE * 8 / 3.6, SIZE * 10], abs=1
+    )
     # What the scenario says comes first.
-    given["fabric"]["in_host"] = [{"hosts": "h0", "rate": "1600 Gb/s"}]
-    assert took(simulate(parse(given))) == pytest.approx([SIZE * 5, SIZE * 10], abs=1)
+    data["fabric"]["in_host"] = [{"hosts": "h0", "rate": "1600 Gb/s"}]
+    assert transfer_times(simulate(parse(data))) == pytest.approx([SIZE * 5, SIZE * 10], abs=1)
 
 
 @pytest.mark.parametrize(

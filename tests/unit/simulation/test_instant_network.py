@@ -41,8 +41,8 @@ def test_only_waits_for_other_ranks_remain(size: int) -> None:
 
 def test_serialisation_and_transfer_factor_the_communication_efficiency() -> None:
     base = Efficiency(load_balance=0.9, communication=0.5, parallel=0.45)
-    found = base.with_ideal_network(ideal_ps=15 * US, elapsed_ps=20 * US)
-    assert found.transfer == 0.75 and found.serialisation == pytest.approx(2 / 3)
+    efficiencies = base.with_ideal_network(ideal_ps=15 * US, elapsed_ps=20 * US)
+    assert efficiencies.transfer == 0.75 and efficiencies.serialisation == pytest.approx(2 / 3)
     # A replay that takes longer than was measured leaves nothing to the network.
     late = base.with_ideal_network(ideal_ps=30 * US, elapsed_ps=20 * US)
     assert (late.transfer, late.serialisation) == (1.0, 0.5)

@@ -36,9 +36,9 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     real = module.execute
 
-    def counted(*args: Any, **given: Any) -> Any:
-        out.append(given)
-        return real(*args, **given)
+    def counted(*args: Any, **options: Any) -> Any:
+        out.append(options)
+        return real(*args, **options)
 
     monkeypatch.setattr(module, "execute", counted)
     return out
@@ -83,8 +83,8 @@ def test_other_questions_are_simulated(
     assert [run.elapsed_ps for run in kept] == [run.elapsed_ps for run in alone]
     again = [evaluate(change) for change in others]
     assert len(simulated) == 2 * len(others)
-    for one, other in zip(kept, again, strict=True):
-        assert all(one.tables[name].equals(other.tables[name]) for name in one.tables)
+    for first, other in zip(kept, again, strict=True):
+        assert all(first.tables[name].equals(other.tables[name]) for name in first.tables)
 
 
 def test_a_candidate_is_simulated_once(
@@ -146,11 +146,11 @@ def test_changing_an_answer_changes_no_other(prepared: PreparedScenario) -> None
 def test_the_oldest_run_is_forgotten_first(prepared: PreparedScenario) -> None:
     run = simulate(prepared)
     size = sum(int(table.estimated_size()) for table in run.tables.values())
-    known = KnownRuns(prepared, max_bytes=2 * size)
+    cache = KnownRuns(prepared, max_bytes=2 * size)
     changes = [replace(Change(measure=True), seed_offset=seed) for seed in range(3)]
     for change in changes:
-        known.keep(change, run)
-    assert [known.find(change) is not None for change in changes] == [False, True, True]
+        cache.keep(change, run)
+    assert [cache.find(change) is not None for change in changes] == [False, True, True]
 
 
 def test_equal_columns_of_runs_are_held_once(
@@ -166,16 +166,16 @@ def test_equal_columns_of_runs_are_held_once(
     assert all(run.tables["messages"].drop(times).equals(same) for run in runs)
     # Room for two runs that share nothing, but for all three without the columns they share.
     assert sizes[0] + sizes[1] < sum(sizes) - 2 * int(same.estimated_size())
-    known = KnownRuns(prepared, max_bytes=sum(sizes) - 2 * int(same.estimated_size()))
+    cache = KnownRuns(prepared, max_bytes=sum(sizes) - 2 * int(same.estimated_size()))
     for change, run in zip(changes, runs, strict=True):
-        known.keep(change, run)
+        cache.keep(change, run)
     for change, run in zip(changes, runs, strict=True):
-        found = known.find(change)
-        assert found is not None
-        assert all(found.tables[name].equals(run.tables[name]) for name in run.tables)
+        kept_run = cache.find(change)
+        assert kept_run is not None
+        assert all(kept_run.tables[name].equals(run.tables[name]) for name in run.tables)
     # Another run takes the room of the first alone, whose columns the others still use.
-    known.keep(replace(changes[0], seed_offset=9), runs[0])
-    assert [known.find(change) is not None for change in changes] == [False, True, True]
+    cache.keep(replace(changes[0], seed_offset=9), runs[0])
+    assert [cache.find(change) is not None for change in changes] == [False, True, True]
 
 
 @pytest.fixture
@@ -198,9 +198,9 @@ def test_repetitions_along_tables_are_simulated_once(
         for change in (Change(), Change(background=False), Change(program=program))
         for seed in range(3)
     ]
-    found = [evaluate(change) for change in changes]
+    runs = [evaluate(change) for change in changes]
     assert len(simulated) == 1
-    for change, run in zip(changes, found, strict=True):
+    for change, run in zip(changes, runs, strict=True):
         alone = make_simulation(routed)(change)
         assert run.elapsed_ps == alone.elapsed_ps
         assert run.tables["messages"].equals(alone.tables["messages"])
@@ -226,24 +226,24 @@ def test_repetitions_that_draw_random_numbers_are_all_simulated(
     scenario = parse(
         {**routed.scenario.model_dump(mode="json", exclude_unset=True), "engine": engine}
     )
-    known = KnownRuns(prepare(scenario))
-    known.keep(change, simulate(routed))
-    assert known.find(change) is not None
-    assert known.find(replace(change, seed_offset=1)) is None
+    cache = KnownRuns(prepare(scenario))
+    cache.keep(change, simulate(routed))
+    assert cache.find(change) is not None
+    assert cache.find(replace(change, seed_offset=1)) is None
 
 
 def test_a_record_of_computations_serves_requests_without(
     prepared: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:
-    given = Change(network="healthy", background=False, computations=True, measure=True)
-    run = make_simulation(prepared)(given)
-    evaluate = make_evaluate(prepared, simulated=[(given, run)])
+    recorded = Change(network="healthy", background=False, computations=True, measure=True)
+    run = make_simulation(prepared)(recorded)
+    evaluate = make_evaluate(prepared, simulated=[(recorded, run)])
     simulated.clear()
     assert evaluate(Change(network="healthy")).elapsed_ps == run.elapsed_ps
     assert not simulated
-    known = make_evaluate(prepared)(Change(network="healthy"))
+    healthy = make_evaluate(prepared)(Change(network="healthy"))
     assert all(
-        known.tables[name].equals(run.tables[name]) for name in ("messages", "ranks", "jobs")
+        healthy.tables[name].equals(run.tables[name]) for name in ("messages", "ranks", "jobs")
     )
 
 
@@ -253,9 +253,9 @@ def test_tables_are_converted_once_for_all_rates(
     converted = []
     real = routes.forwarding
 
-    def counted(*given: Any) -> Any:
-        converted.append(given)
-        return real(*given)
+    def counted(*arguments: Any) -> Any:
+        converted.append(arguments)
+        return real(*arguments)
 
     monkeypatch.setattr(routes, "forwarding", counted)
     routes._FORWARDED.clear()
@@ -271,15 +271,15 @@ def test_link_totals_need_no_samples() -> None:
     job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "64 KiB"}}
     data = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": {"buffer": "8 KiB"}}
     evaluate = make_evaluate(prepare(parse(data)))
-    whole = evaluate(Change(measure=True))
+    with_samples = evaluate(Change(measure=True))
     totals = evaluate(Change(measure=True, totals_only=True))
-    assert not totals.tables["samples"].height and whole.tables["samples"].height
-    assert totals.tables["truth"].height < whole.tables["truth"].height
-    assert totals.tables["messages"].equals(whole.tables["messages"])
-    assert totals.summary["events"] == whole.summary["events"]
+    assert not totals.tables["samples"].height and with_samples.tables["samples"].height
+    assert totals.tables["truth"].height < with_samples.tables["truth"].height
+    assert totals.tables["messages"].equals(with_samples.tables["messages"])
+    assert totals.summary["events"] == with_samples.summary["events"]
     counted = ("packets", "bytes", "stall_ps", "observed_packets", "observed_congested_packets")
     for name in counted:
-        assert link_totals(whole, name).sum() > 0, name
-        assert np.array_equal(link_totals(totals, name), link_totals(whole, name)), name
+        assert link_totals(with_samples, name).sum() > 0, name
+        assert np.array_equal(link_totals(totals, name), link_totals(with_samples, name)), name
     # Nothing else is answered from it.
     assert evaluate(Change(measure=True)).tables["samples"].height

@@ -56,13 +56,13 @@ def test_equal_switches_of_a_pod_are_interchangeable() -> None:
 
 
 def test_a_slow_cable_tells_its_switch_apart() -> None:
-    whole, fabric = groups_of(TREE)
-    cable = int(np.flatnonzero(whole >= 0)[0])
+    groups, fabric = groups_of(TREE)
+    cable = int(np.flatnonzero(groups >= 0)[0])
     slow = fabric.link_gbps.copy()
     slow[[cable, fabric.link_reverse[cable]]] /= 2
     group = interchangeable_links(replace(fabric, link_gbps=slow))
     assert group[cable] == -1
-    of_the_others = group[(whole == whole[cable]) & (np.arange(len(whole)) != cable)]
+    of_the_others = group[(groups == groups[cable]) & (np.arange(len(groups)) != cable)]
     assert len(of_the_others) == 3 and len(set(of_the_others.tolist())) == 1
     assert of_the_others[0] >= 0
 
@@ -86,15 +86,15 @@ def traffic(
 
 
 def test_chance_differences_give_a_group_its_mean() -> None:
-    found = traffic(np.random.default_rng(1), [0.25] * 4, 20)
-    total, _ = found.estimate()
+    equal_traffic = traffic(np.random.default_rng(1), [0.25] * 4, 20)
+    total, _ = equal_traffic.estimate()
     assert np.allclose(total, 64 / 4 * 20 * 40)
-    assert np.abs(found.total / total - 1).max() > 0.03
+    assert np.abs(equal_traffic.total / total - 1).max() > 0.03
 
 
 def test_differences_beyond_chance_are_kept() -> None:
-    found = traffic(np.random.default_rng(1), [0.4, 0.3, 0.2, 0.1], 40)
-    total, _ = found.estimate()
+    unequal_traffic = traffic(np.random.default_rng(1), [0.4, 0.3, 0.2, 0.1], 40)
+    total, _ = unequal_traffic.estimate()
     expected = np.tile([0.4, 0.3, 0.2, 0.1], 8) * 64 * 40 * 40
     assert np.abs(total / expected - 1).max() < 0.25
 
@@ -103,10 +103,10 @@ def test_the_interval_holds_for_all_links_at_once() -> None:
     """Against what as many further steps carry: 95 % of repetitions, at least 93 here."""
     generator, held = np.random.default_rng(2), 0
     for _ in range(200):
-        found = traffic(generator, [0.25] * 4, 20)
+        equal_traffic = traffic(generator, [0.25] * 4, 20)
         actual = np.concatenate([generator.multinomial(64 * 20 * 40, [0.25] * 4) for _ in range(8)])
-        total, _ = found.estimate()
-        half = found.precision().half
+        total, _ = equal_traffic.estimate()
+        half = equal_traffic.precision().half
         held += bool((np.abs(actual - total) <= half * total).all())
     assert held >= 186
 
@@ -131,10 +131,10 @@ def test_equal_steps_are_known_exactly() -> None:
     value = np.tile([5.0, 7.0], 10)
     link, part = np.tile([0, 1], 10), np.repeat(np.arange(10), 2)
     group = np.full(2, -1)
-    found = LinkTraffic.of_marks(link, part, value, np.ones(10, np.int64), 9.0, group)
-    assert found.estimate()[0].tolist() == [450.0, 630.0]
-    assert found.precision().half == 0
-    assert not found.precision().why_not
+    link_traffic = LinkTraffic.of_marks(link, part, value, np.ones(10, np.int64), 9.0, group)
+    assert link_traffic.estimate()[0].tolist() == [450.0, 630.0]
+    assert link_traffic.precision().half == 0
+    assert not link_traffic.precision().why_not
 
 
 def bytes_of_links(run: Run) -> pl.DataFrame:
@@ -150,10 +150,10 @@ def test_bytes_of_links_are_within_two_percent(seed: int) -> None:
         engine = {"routing": "adaptive", "skip_repeats": skip}
         scenario = {"fabric": TREE, "job": [job], "engine": engine, "seed": seed}
         runs.append(simulate(prepare(parse(scenario)), threads=1))
-    whole, skipped = (bytes_of_links(run) for run in runs)
+    complete, skipped = (bytes_of_links(run) for run in runs)
     facts = runs[1].summary["skipped"]
     assert facts["simulated"][0] < 100
-    error = (skipped["bytes"].cast(pl.Float64) / whole["bytes"] - 1).abs().max()
+    error = (skipped["bytes"].cast(pl.Float64) / complete["bytes"] - 1).abs().max()
     assert error is not None and float(error) < max(LINK_PRECISION, facts["links_half"])
     assert 0 < facts["links_half"] < 2 * LINK_PRECISION
 

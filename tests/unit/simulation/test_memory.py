@@ -163,9 +163,11 @@ def test_a_limit_that_is_no_size_is_named(monkeypatch: pytest.MonkeyPatch, text:
     monkeypatch.setenv(MEMORY_VARIABLE, text)
     with pytest.raises(ScenarioError, match="TAILBACK_MEMORY") as caught:
         available_memory()
-    told = str(caught.value)
-    assert repr(text) in told and "for example TAILBACK_MEMORY='16 GiB'" in told
-    assert ("'1.7 GiB', '8G' or '1500 MB'" in told) != ("at least 1 B and at most 4 EiB" in told)
+    message = str(caught.value)
+    assert repr(text) in message and "for example TAILBACK_MEMORY='16 GiB'" in message
+    assert ("'1.7 GiB', '8G' or '1500 MB'" in message) != (
+        "at least 1 B and at most 4 EiB" in message
+    )
 
 
 def test_this_machine_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,11 +68,11 @@ def rates(rounds: list[list[tuple[int, int, int]]], pacing: dict[str, Any]) -> l
     prepared.jobs[0].program = program(rounds)
     prepared.program, prepared.job_of_label = side_by_side([prepared.jobs[0].program])
     routes = routes_for(prepared.scenario, prepared.fabric, prepared.slots().tolist())
-    found = send_rates(prepared, prepared.make_workload(), prepared.fabric, routes)
-    assert found is not None
+    flow_rates = send_rates(prepared, prepared.make_workload(), prepared.fabric, routes)
+    assert flow_rates is not None
     sends = prepared.program.kind == Op.ISEND
-    assert not found.mbps[~sends].any()
-    return [int(rate) for rate in found.mbps[sends]]
+    assert not flow_rates.mbps[~sends].any()
+    return [int(rate) for rate in flow_rates.mbps[sends]]
 
 
 def test_a_step_is_counted_within_its_kind() -> None:
@@ -166,15 +166,15 @@ def test_assigned_flows_end_with_the_most_loaded_link(topology: dict[str, Any]) 
 def test_max_min_rates_never_rise_afterwards() -> None:
     """As the documentation says: unequal flows end later than without control."""
     unequal = [[(0, 1, 1 << 20), (2, 1, 3 << 20)]]
-    took = {
+    runs = {
         rated: run(unequal, {"kind": "elastic", "rates": rated})
         for rated in ("max-min", "assigned")
     }
     free = run(unequal, {"kind": "off"})
-    assert took["max-min"].elapsed_ps == pytest.approx(1.5 * free.elapsed_ps, rel=0.03)
-    assert took["assigned"].elapsed_ps == pytest.approx(free.elapsed_ps, rel=0.03)
-    assert any("max-min rates do not rise" in note for note in took["max-min"].notes)
-    assert not any("max-min" in note for note in took["assigned"].notes)
+    assert runs["max-min"].elapsed_ps == pytest.approx(1.5 * free.elapsed_ps, rel=0.03)
+    assert runs["assigned"].elapsed_ps == pytest.approx(free.elapsed_ps, rel=0.03)
+    assert any("max-min rates do not rise" in note for note in runs["max-min"].notes)
+    assert not any("max-min" in note for note in runs["assigned"].notes)
     equal = run([[(0, 1, 1 << 20), (2, 1, 1 << 20)]], {"kind": "elastic", "rates": "max-min"})
     assert not any("max-min rates do not rise" in note for note in equal.notes)
 
@@ -194,11 +194,11 @@ def test_an_offset_takes_flows_out_of_step() -> None:
 def test_rates_from_a_file_are_kept(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_text("src_rank,dst_rank,rate_gbps\n1,0,10\n3,2,2.5\n")
     rounds = [[(1, 0, 1 << 20), (3, 2, 1 << 20), (5, 4, 1 << 20)]]
-    found = run(rounds, {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
-    table = found.tables["messages"].sort("src_rank")
+    paced_run = run(rounds, {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
+    table = paced_run.tables["messages"].sort("src_rank")
     gbps = (table["size_bytes"] * 8000 / table["arrival_ps"]).to_list()
     assert gbps == pytest.approx([10, 2.5, 100], rel=0.02)
-    assert found.summary["pacing"] == "rates of rates.csv, spaced"
+    assert paced_run.summary["pacing"] == "rates of rates.csv, spaced"
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,10 @@ def test_a_wrong_table_of_rates_is_told(tmp_path: Path, text: str, place: str, w
 
 def test_a_rate_table_may_come_from_spreadsheets(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_bytes(b"\xef\xbb\xbfsrc_rank,dst_rank,rate_gbps\r\n1,0,10\r\n")
-    found = run([[(1, 0, 1 << 20)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
-    assert (1 << 23) / found.elapsed_ps * 1000 == pytest.approx(10, rel=0.02)
+    paced_run = run(
+        [[(1, 0, 1 << 20)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")}
+    )
+    assert (1 << 23) / paced_run.elapsed_ps * 1000 == pytest.approx(10, rel=0.02)
 
 
 def test_pacing_without_a_rate_changes_nothing() -> None:
@@ -238,9 +240,9 @@ def test_pacing_without_a_rate_changes_nothing() -> None:
 
 def test_a_table_without_a_rate_paces_nothing(tmp_path: Path) -> None:
     (tmp_path / "rates.csv").write_text("src_rank,dst_rank,rate_gbps\n")
-    found = run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
-    assert "pacing" not in found.summary
-    (note,) = found.notes
+    paced_run = run([[(1, 0, 4096)]], {"kind": "spaced", "rates_file": str(tmp_path / "rates.csv")})
+    assert "pacing" not in paced_run.summary
+    (note,) = paced_run.notes
     assert "changes nothing" in note and "rates.csv has no rate" in note
 
 
@@ -304,7 +306,7 @@ def test_job_rates_are_separate_and_stated() -> None:
         {"name": "b", "pattern": pattern, "hosts": "8-15", "observed": False},
     ]
     data["engine"]["routing"] = "adaptive"
-    found = simulate(parse(data))
-    assert any("job by job" in note for note in found.notes)
-    assert any("spread over all candidates" in note for note in found.notes)
-    assert "16 flows, 2 steps" in found.summary["pacing"]
+    paced = simulate(parse(data))
+    assert any("job by job" in note for note in paced.notes)
+    assert any("spread over all candidates" in note for note in paced.notes)
+    assert "16 flows, 2 steps" in paced.summary["pacing"]

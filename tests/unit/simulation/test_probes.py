@@ -220,13 +220,13 @@ def test_full_reservoirs_sum_a_known_fraction(packets: int | None) -> None:
     )
     truth = truth_of(run).filter(~pl.col("from_node")).select("link", "^observed.*packets$")
     estimates = link_estimates(select(run.tables, Selection()))
-    found = truth.join(estimates, on="link", how="left").sort("link").fill_null(0)
+    joined = truth.join(estimates, on="link", how="left").sort("link").fill_null(0)
     for name, real in (
         ("packets", "observed_packets"),
         ("congested", "observed_congested_packets"),
     ):
-        assert found[name].sum() == pytest.approx(truth[real].sum(), rel=0.08), name
-    some = found.filter(pl.col("observed_packets") > 300)
+        assert joined[name].sum() == pytest.approx(truth[real].sum(), rel=0.08), name
+    some = joined.filter(pl.col("observed_packets") > 300)
     assert some.height == truth.height
     low, high, n = (
         some[name].to_numpy() for name in ("packets_low", "packets_high", "observed_packets")
@@ -306,16 +306,16 @@ def test_sampling_does_not_lock_onto_messages(size: str, rounds: int, one_in: in
         (carried.packets, "observed_packets"),
         (carried.congested, "observed_congested_packets"),
     ):
-        found = counts.packets[truth["link"].to_numpy()].sum()
-        assert found == pytest.approx(truth[name].sum(), rel=0.08), name
+        estimated = counts.packets[truth["link"].to_numpy()].sum()
+        assert estimated == pytest.approx(truth[name].sum(), rel=0.08), name
 
 
 def test_receivers_evaluate_the_hash_of_the_switches() -> None:
     ids = np.random.default_rng(1).integers(0, 1 << 24, 5000, dtype=np.uint32)
     hops = (np.arange(5000) % 7 + 1).astype(np.uint8)
     links = np.ones((5000, 7), np.uint32)
-    found = _core.run_scheme("coordinated", ids, hops, links, np.zeros_like(links, np.uint8), 1)
-    assert found["hop"].tolist() == sampled_hop(ids, hops.astype(np.int64)).tolist()
+    received = _core.run_scheme("coordinated", ids, hops, links, np.zeros_like(links, np.uint8), 1)
+    assert received["hop"].tolist() == sampled_hop(ids, hops.astype(np.int64)).tolist()
 
 
 def test_header_bits_are_those_of_the_schemes() -> None:

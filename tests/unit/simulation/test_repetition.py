@@ -40,10 +40,10 @@ def prepared(
 
 def both(*jobs: dict[str, Any], **options: Any) -> tuple[Run, Run]:
     """The whole run and the one with steps left out."""
-    whole, skipped = (
+    complete, skipped = (
         simulate(prepared(*jobs, skip=skip, **options), threads=1) for skip in (False, True)
     )
-    return whole, skipped
+    return complete, skipped
 
 
 def per_link(run: Run) -> pl.DataFrame:
@@ -53,12 +53,12 @@ def per_link(run: Run) -> pl.DataFrame:
 
 
 def test_a_run_that_repeats_itself_is_extrapolated_exactly() -> None:
-    whole, skipped = both({"pattern": ALLTOALL, "repeat": TIMES})
+    complete, skipped = both({"pattern": ALLTOALL, "repeat": TIMES})
     assert skipped.summary["skipped"]["simulated"] == [9]
     assert skipped.tables["skips"]["exact"].to_list() == [True]
-    assert skipped.elapsed_ps == whole.elapsed_ps
-    assert skipped.tables["ranks"].equals(whole.tables["ranks"])
-    assert per_link(skipped).equals(per_link(whole))
+    assert skipped.elapsed_ps == complete.elapsed_ps
+    assert skipped.tables["ranks"].equals(complete.tables["ranks"])
+    assert per_link(skipped).equals(per_link(complete))
     for name in (
         "packets",
         "observed_packets",
@@ -67,18 +67,18 @@ def test_a_run_that_repeats_itself_is_extrapolated_exactly() -> None:
         "end_ps",
         "job_elapsed_ps",
     ):
-        assert skipped.summary[name] == whole.summary[name], name
+        assert skipped.summary[name] == complete.summary[name], name
     low, high = (skipped.summary["skipped"][f"elapsed_{end}_ps"] for end in ("low", "high"))
-    assert low == high == whole.elapsed_ps
+    assert low == high == complete.elapsed_ps
 
 
 def test_without_telemetry_there_are_times_alone(tmp_path: Path) -> None:
     job = {"pattern": ALLTOALL, "repeat": TIMES}
-    whole, skipped = both(job, telemetry={"scheme": "off"})
-    assert skipped.elapsed_ps == whole.elapsed_ps
+    complete, skipped = both(job, telemetry={"scheme": "off"})
+    assert skipped.elapsed_ps == complete.elapsed_ps
     assert skipped.tables["skips"]["window"].to_list() == [None]
     skipped.write(tmp_path / "run")
-    assert Run.read(tmp_path / "run").tables["ranks"].equals(whole.tables["ranks"])
+    assert Run.read(tmp_path / "run").tables["ranks"].equals(complete.tables["ranks"])
 
 
 def test_screens_say_what_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,12 +169,12 @@ def test_samples_estimate_the_skipped_without_bias() -> None:
         switches = run.tables["links"].filter(~pl.col("from_node"))["link"].implode()
         truth = run.tables["truth"].filter(there, pl.col("link").is_in(switches))
         sums = run.tables["samples"].filter(there).group_by("link").agg(pl.all().sum())
-        found = truth.join(sums, on="link", how="left", suffix="_sum").fill_null(0)
+        joined = truth.join(sums, on="link", how="left", suffix="_sum").fill_null(0)
         for about, actual in (
             ("hop", "observed_packets"),
             ("congested", "observed_congested_packets"),
         ):
-            for number, weight, variance in found.select(
+            for number, weight, variance in joined.select(
                 actual, f"{about}_weight", f"{about}_variance"
             ).rows():
                 if variance == 0:
@@ -225,22 +225,22 @@ STEP = (2_000_000, 10_000)
 def test_a_program_that_changes_is_not_skipped_over(
     steps: list[tuple[int, int]], simulated: int
 ) -> None:
-    whole, skipped = (of_program(pair(steps), skip=skip) for skip in (False, True))
+    complete, skipped = (of_program(pair(steps), skip=skip) for skip in (False, True))
     assert skipped.tables["skips"].height == 2
     # Beginning, middle and end of a program, which no two steps share, are simulated too.
     assert simulated <= skipped.summary["skipped"]["simulated"][0] <= simulated + 6
-    assert skipped.elapsed_ps == whole.elapsed_ps
-    assert per_link(skipped).equals(per_link(whole))
-    assert skipped.tables["ranks"].equals(whole.tables["ranks"])
+    assert skipped.elapsed_ps == complete.elapsed_ps
+    assert per_link(skipped).equals(per_link(complete))
+    assert skipped.tables["ranks"].equals(complete.tables["ranks"])
 
 
 def test_a_drift_ends_a_skip() -> None:
     steps = [(2_000_000 + 20_000 * i, 10_000) for i in range(150)]
-    whole, skipped = (of_program(pair(steps), skip=skip) for skip in (False, True))
+    complete, skipped = (of_program(pair(steps), skip=skip) for skip in (False, True))
     facts = skipped.summary.get("skipped")
     # Every 1 % of the computation, a stretch: none is long enough to leave much out.
     assert facts is None or facts["simulated"][0] > 40
-    assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.02
+    assert abs(skipped.elapsed_ps / complete.elapsed_ps - 1) < 0.02
 
 
 def test_traffic_of_others_ends_a_skip() -> None:
@@ -251,20 +251,20 @@ def test_traffic_of_others_ends_a_skip() -> None:
         "repeat": 60,
         "observed": False,
     }
-    whole, skipped = both(ours, others, routing="adaptive")
+    complete, skipped = both(ours, others, routing="adaptive")
     rows = skipped.tables["skips"].filter(pl.col("job") == 0)
     assert rows.height == 2, skipped.notes
-    assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.03
+    assert abs(skipped.elapsed_ps / complete.elapsed_ps - 1) < 0.03
     alone = skipped.summary["job_elapsed_ps"]["1"]
-    assert abs(alone / whole.summary["job_elapsed_ps"]["1"] - 1) < 0.03
+    assert abs(alone / complete.summary["job_elapsed_ps"]["1"] - 1) < 0.03
 
 
 def test_ranks_of_different_speed_are_simulated_in_full() -> None:
     reduction = {"kind": "reduce-naive", "ranks": 16, "arrays": 4, "size": "16 KiB"}
-    whole, skipped = both({"pattern": reduction, "repeat": 80})
+    complete, skipped = both({"pattern": reduction, "repeat": 80})
     assert any(note.startswith("nothing was skipped: ") for note in skipped.notes)
-    assert skipped.elapsed_ps == whole.elapsed_ps
-    assert skipped.tables["messages"].equals(whole.tables["messages"])
+    assert skipped.elapsed_ps == complete.elapsed_ps
+    assert skipped.tables["messages"].equals(complete.tables["messages"])
 
 
 def test_what_records_every_packet_is_refused() -> None:
@@ -275,8 +275,8 @@ def test_what_records_every_packet_is_refused() -> None:
 
 def test_results_do_not_depend_on_threads() -> None:
     scenario = prepared({"pattern": ALLTOALL, "repeat": TIMES})
-    one, two = (simulate(scenario, threads=threads) for threads in (1, 2))
-    assert all(one.tables[name].equals(two.tables[name]) for name in one.tables)
+    single, parallel = (simulate(scenario, threads=threads) for threads in (1, 2))
+    assert all(single.tables[name].equals(parallel.tables[name]) for name in single.tables)
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -301,12 +301,12 @@ def test_an_attempt_in_vain_is_the_whole_run(monkeypatch: pytest.MonkeyPatch) ->
         return engine(*args, **options)
 
     monkeypatch.setattr(_core, "simulate", counted)
-    whole, attempt = both(job, routing="random", seed=3)
+    complete, attempt = both(job, routing="random", seed=3)
     assert [checks is not None for checks in runs] == [False, True]
     assert "skipped" not in attempt.summary
     assert any(note.startswith("nothing was skipped: ") for note in attempt.notes)
-    assert attempt.summary == whole.summary
-    for name, table in whole.tables.items():
+    assert attempt.summary == complete.summary
+    for name, table in complete.tables.items():
         assert attempt.tables[name].equals(table), name
 
 
@@ -339,10 +339,10 @@ def test_groups_of_steps_grow() -> None:
 
 @pytest.mark.parametrize("routing", ["deterministic", "adaptive"])
 def test_the_engine_repeats_a_step(routing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = list[tuple[int, int]]()
+    recorded_steps = list[tuple[int, int]]()
 
     def simulated(*args: Any, steps: Any = None, **options: Any) -> _core.PacketOutcome:
-        given.append((len(args[2].program.kind), steps.count))
+        recorded_steps.append((len(args[2].program.kind), steps.count))
         return real(*args, steps=steps, **options)
 
     real = _core.simulate
@@ -351,7 +351,7 @@ def test_the_engine_repeats_a_step(routing: str, monkeypatch: pytest.MonkeyPatch
     once = simulate(scenario, threads=1)
     monkeypatch.setattr(StepProgram, "is_repetition", False)
     in_full = simulate(scenario, threads=1)
-    (step, steps), (operations, _) = given
+    (step, steps), (operations, _) = recorded_steps
     assert operations == step * steps > step
     assert once.tables.keys() == in_full.tables.keys()
     for name, table in once.tables.items():

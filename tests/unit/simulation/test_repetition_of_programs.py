@@ -39,7 +39,7 @@ def both(folder: Path, step: Step, ranks: int, steps: int, repeat: int = 1) -> t
     (folder / "app.ti").write_text("\n".join(lines) + "\n")
     job = {"trace": str(folder / "app.ti"), "repeat": repeat}
     engine = {"routing": "deterministic"}
-    whole, skipped = (
+    complete, skipped = (
         simulate(
             prepare(
                 parse({"fabric": TREE, "job": [job], "engine": engine | {"skip_repeats": skip}})
@@ -48,7 +48,7 @@ def both(folder: Path, step: Step, ranks: int, steps: int, repeat: int = 1) -> t
         )
         for skip in (False, True)
     )
-    return whole, skipped
+    return complete, skipped
 
 
 def pipeline(_: int, ranks: int) -> list[list[str]]:
@@ -91,12 +91,12 @@ def seventh(number: int, ranks: int) -> list[list[str]]:
     ("step", "steps"), [(pipeline, 200), (gather, 400), (collective, 200), (seventh, 420)]
 )
 def test_steps_of_traces_are_found(tmp_path: Path, step: Step, steps: int) -> None:
-    whole, skipped = both(tmp_path, step, 16, steps)
+    complete, skipped = both(tmp_path, step, 16, steps)
     (simulated,), (total,) = (skipped.summary["skipped"][key] for key in ("simulated", "steps"))
     assert simulated < 0.4 * total
     facts = skipped.summary["skipped"]
-    assert facts["elapsed_low_ps"] <= whole.elapsed_ps <= facts["elapsed_high_ps"]
-    assert skipped.summary["messages"] == whole.summary["messages"]
+    assert facts["elapsed_low_ps"] <= complete.elapsed_ps <= facts["elapsed_high_ps"]
+    assert skipped.summary["messages"] == complete.summary["messages"]
 
 
 def test_a_lagging_receiver_is_not_skipped(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_lagging_receiver_is_not_skipped(tmp_path: Path) -> None:
         ]
 
     for repeat, steps in ((1, 200), (200, 1)):
-        whole, skipped = both(tmp_path, step, 8, steps, repeat)
-        assert skipped.elapsed_ps == whole.elapsed_ps
+        complete, skipped = both(tmp_path, step, 8, steps, repeat)
+        assert skipped.elapsed_ps == complete.elapsed_ps
 
 
 @pytest.mark.parametrize("per_step", [5_000, 60_000])
@@ -120,12 +120,12 @@ def test_a_rank_without_messages_takes_its_own_time(tmp_path: Path, per_step: in
         ]
 
     for repeat, steps in ((1, 300), (300, 1)):
-        whole, skipped = both(tmp_path, step, 8, steps, repeat)
+        complete, skipped = both(tmp_path, step, 8, steps, repeat)
         silent, silent_skipped = (
-            run.tables["ranks"].row(7, named=True) for run in (whole, skipped)
+            run.tables["ranks"].row(7, named=True) for run in (complete, skipped)
         )
         assert silent_skipped == silent
-        assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.02
+        assert abs(skipped.elapsed_ps / complete.elapsed_ps - 1) < 0.02
         assert skipped.summary["end_ps"] == skipped.tables["ranks"]["finish_ps"].max()
 
 
@@ -138,8 +138,8 @@ def test_a_rank_that_slows_ends_a_stretch(tmp_path: Path) -> None:
             for rank in range(ranks)
         ]
 
-    whole, skipped = both(tmp_path, step, 16, 300)
-    assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.01
+    complete, skipped = both(tmp_path, step, 16, 300)
+    assert abs(skipped.elapsed_ps / complete.elapsed_ps - 1) < 0.01
     assert skipped.tables["skips"].height >= 2
 
 
@@ -160,8 +160,8 @@ def test_moving_computations_end_a_stretch(tmp_path: Path) -> None:
             for rank in range(ranks)
         ]
 
-    whole, skipped = both(tmp_path, step, 16, 300)
-    assert abs(skipped.elapsed_ps / whole.elapsed_ps - 1) < 0.01
+    complete, skipped = both(tmp_path, step, 16, 300)
+    assert abs(skipped.elapsed_ps / complete.elapsed_ps - 1) < 0.01
     assert skipped.tables["skips"].height >= 2
 
 
@@ -171,7 +171,7 @@ def test_noise_of_computations_is_no_change(tmp_path: Path) -> None:
     def step(number: int, ranks: int) -> list[list[str]]:
         return [[f"compute {noise[number, rank]}", *halo(rank, ranks)] for rank in range(ranks)]
 
-    whole, skipped = both(tmp_path, step, 16, 300)
+    complete, skipped = both(tmp_path, step, 16, 300)
     assert skipped.summary["skipped"]["simulated"][0] < 100
     facts = skipped.summary["skipped"]
-    assert facts["elapsed_low_ps"] <= whole.elapsed_ps <= facts["elapsed_high_ps"]
+    assert facts["elapsed_low_ps"] <= complete.elapsed_ps <= facts["elapsed_high_ps"]

@@ -22,7 +22,7 @@ def scenario(job: dict[str, Any], **telemetry: Any) -> dict[str, Any]:
 def broken_off(text: dict[str, Any], packets: int) -> Run:
     """A run that is broken off once so many packets have been delivered."""
 
-    def watch(_: int, delivered: int, *rest: int) -> None:
+    def watch(_: int, delivered: int, *counts: int) -> None:
         if delivered >= packets:
             raise KeyboardInterrupt
 

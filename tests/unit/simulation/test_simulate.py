@@ -57,7 +57,7 @@ def test_a_job_draws_from_its_own_seed() -> None:
     """As docs/reference/traffic.md says: the same pattern twice makes different choices."""
     job = {"pattern": {"kind": "uniform", "ranks": 6, "size": "1 KiB", "messages": 3}}
     document = {"fabric": TREE, "seed": 5, "job": [job | {"hosts": "0-7"}, job | {"hosts": "8-15"}]}
-    first, second = (one.program.peer for one in prepare(parse(document)).jobs)
+    first, second = (prepared_job.program.peer for prepared_job in prepare(parse(document)).jobs)
     assert not np.array_equal(first, second)
     alone = prepare(parse({"fabric": TREE, "seed": 6, "job": [job]})).jobs[0].program.peer
     np.testing.assert_array_equal(second, alone)

@@ -239,8 +239,8 @@ def test_counters_of_a_fluid_run_are_refused() -> None:
 def test_settings_that_the_model_leaves_out_are_noted() -> None:
     def notes(**engine: Any) -> str:
         job = {"pattern": {"kind": "ring", "ranks": 8, "size": "64 KiB"}}
-        given = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": engine}
-        return " ".join(simulate_fluid(prepare(parse(given))).notes)
+        data = {"fabric": {"fat_tree": TREE}, "job": [job], "engine": engine}
+        return " ".join(simulate_fluid(prepare(parse(data))).notes)
 
     assert "ignores these keys" not in notes()
     assert "ignores these keys of [engine]: lane_weights, crossbar_speedup" in notes(

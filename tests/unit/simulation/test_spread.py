@@ -75,8 +75,8 @@ def test_a_workers_tasks_keep_the_diagnosis(
 
     monkeypatch.setattr(TaskFolder, "take", counted)
     with serving(tmp_path / "tasks"):
-        found = diagnose(SCENARIO, seeds=2, tasks=tmp_path / "tasks")
-    assert found.diagnosis.model_dump_json() == alone
+        diagnosed = diagnose(SCENARIO, seeds=2, tasks=tmp_path / "tasks")
+    assert diagnosed.diagnosis.model_dump_json() == alone
     assert len(done) > 10
     assert not (tmp_path / "tasks").exists()
 

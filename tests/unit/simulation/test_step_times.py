@@ -43,26 +43,26 @@ def test_the_interval_allows_for_hidden_trends(noise: float) -> None:
     # Between the halves of the steps after a warm-up of two.
     passes = max(0.005, 1.9 * noise * np.sqrt(4 / (STEPS - 3)))
     drift = 2 * passes * (number / (STEPS - 1) - 0.5)
-    found = extrapolated(noisy * (1 + 0.95 * drift))
-    assert found.first == 2 and "trend" not in found.why_not
-    assert abs(found.shift_ps - steady.shift_ps) < 0.1 * steady.half_ps
-    assert found.half_ps > 2 * 0.95 * passes * found.shift_ps
-    assert not found.why_not and found.half_ps < 0.02 * found.shift_ps
+    steps = extrapolated(noisy * (1 + 0.95 * drift))
+    assert steps.first == 2 and "trend" not in steps.why_not
+    assert abs(steps.shift_ps - steady.shift_ps) < 0.1 * steady.half_ps
+    assert steps.half_ps > 2 * 0.95 * passes * steps.shift_ps
+    assert not steps.why_not and steps.half_ps < 0.02 * steps.shift_ps
 
 
 def test_vague_trends_widen_the_interval_only() -> None:
     """Whether steps suffice depends on the interval without trends above ``TREND``."""
     noise = np.random.default_rng(3).normal(0, 0.03, STEPS - 1)
-    found = extrapolated(1e8 * (1 + noise))
-    assert not found.why_not
-    assert found.half_ps > 0.02 * found.shift_ps
+    steps = extrapolated(1e8 * (1 + noise))
+    assert not steps.why_not
+    assert steps.half_ps > 0.02 * steps.shift_ps
 
 
 def test_steps_that_vary_too_much_are_simulated() -> None:
     noise = np.random.default_rng(3).normal(0, 0.06, STEPS - 1)
-    found = extrapolated(1e8 * (1 + noise))
-    assert "the time of a step is known to" in found.why_not
-    assert found.wanted > STEPS
+    steps = extrapolated(1e8 * (1 + noise))
+    assert "the time of a step is known to" in steps.why_not
+    assert steps.wanted > STEPS
 
 
 def test_ranks_may_move_apart_a_little() -> None:

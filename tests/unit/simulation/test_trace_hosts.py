@@ -34,16 +34,16 @@ def test_hosts_follow_the_system_tree_by_rank(
         raise AssertionError("all events of the trace are read")
 
     monkeypatch.setattr(core, "read_otf2", reads_events)
-    found = trace_hosts(scenario.job[0], load_fabric(scenario.fabric), 2)
-    assert found is not None and found.of_rank == ["n1.cluster", "n0.cluster"]
+    hosts = trace_hosts(scenario.job[0], load_fabric(scenario.fabric), 2)
+    assert hosts is not None and hosts.of_rank == ["n1.cluster", "n0.cluster"]
     assert trace_hosts(scenario.job[0], load_fabric(scenario.fabric), 3) is None
 
 
 def test_damaged_definitions_are_named(trace: Path) -> None:
     definitions = otf2.find_anchor(trace).with_suffix(".def")
-    whole = definitions.read_bytes()
-    for length in range(0, len(whole), 61):
-        definitions.write_bytes(whole[:length])
-        with pytest.raises(TraceError) as got:
+    contents = definitions.read_bytes()
+    for length in range(0, len(contents), 61):
+        definitions.write_bytes(contents[:length])
+        with pytest.raises(TraceError) as caught:
             otf2.system_tree(trace)
-        assert got.value.file is not None and got.value.remedy
+        assert caught.value.file is not None and caught.value.remedy

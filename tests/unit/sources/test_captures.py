@@ -79,9 +79,9 @@ def addresses(folder: Path, run: Run, version: int) -> Path:
 
 def test_exported_captures_give_the_same_sums(folder: Path) -> None:
     run = tb.read_run(folder / "run")
-    found = read_captures([folder / "all.pcap"], folder / "run")
-    assert sums(found).equals(sums(run)) and sums(run)["congested_weight"].sum() > 0
-    assert found.notes == []
+    captured = read_captures([folder / "all.pcap"], folder / "run")
+    assert sums(captured).equals(sums(run)) and sums(run)["congested_weight"].sum() > 0
+    assert captured.notes == []
     # A scenario says the same of the network.
     assert sums(read_captures([folder / "all.pcap"], folder / "s.toml")).equals(sums(run))
 
@@ -106,27 +106,27 @@ def test_every_six_bit_scheme_gives_the_same_sums(tmp_path: Path, telemetry: str
     assert tailback(["export", "pcap", str(run), str(capture), "--payload", "4096"]) == 0
     expected = sums(decode_samples(tb.read_run(run)))
     for fabric in (run, tmp_path / "s.toml"):
-        found = read_captures([capture], fabric)
-        assert sums(found).equals(expected) and expected["hop_weight"].sum() > 0
+        captured = read_captures([capture], fabric)
+        assert sums(captured).equals(expected) and expected["hop_weight"].sum() > 0
 
 
 def test_every_format_and_network_gives_the_same_sums(folder: Path, tmp_path: Path) -> None:
-    run, whole = tb.read_run(folder / "run"), folder / "all.pcap"
-    ib, grh = made.infiniband(whole), made.infiniband(whole, grh=True)
-    v4, v6 = made.rocev2(whole, 4, tags=1), made.rocev2(whole, 6)
-    known = {4: addresses(tmp_path, run, 4), 6: addresses(tmp_path, run, 6)}
+    run, capture = tb.read_run(folder / "run"), folder / "all.pcap"
+    ib, grh = made.infiniband(capture), made.infiniband(capture, grh=True)
+    v4, v6 = made.rocev2(capture, 4, tags=1), made.rocev2(capture, 6)
+    contexts_of = {4: addresses(tmp_path, run, 4), 6: addresses(tmp_path, run, 6)}
     for path, contexts in (
         (made.pcap(tmp_path / "a.pcap", ib, 247, order=">", unit_ns=1000), None),
         (made.pcapng(tmp_path / "b.pcapng", grh, 247), None),
         (made.erf(tmp_path / "c.erf", ib, 21), None),
-        (made.pcap(tmp_path / "d.pcap", v4, 1), known[4]),
-        (made.pcapng(tmp_path / "e.pcapng", v6, 1, order=">"), known[6]),
-        (made.erf(tmp_path / "f.erf", v4, 2), known[4]),
+        (made.pcap(tmp_path / "d.pcap", v4, 1), contexts_of[4]),
+        (made.pcapng(tmp_path / "e.pcapng", v6, 1, order=">"), contexts_of[6]),
+        (made.erf(tmp_path / "f.erf", v4, 2), contexts_of[4]),
         # 66 bytes hold all headers up to the transport's.
-        (made.pcap(tmp_path / "g.pcap", v4, 1, snap=66), known[4]),
+        (made.pcap(tmp_path / "g.pcap", v4, 1, snap=66), contexts_of[4]),
     ):
-        found = read_captures([path], folder / "run", contexts=contexts)
-        assert found.notes == [] and sums(found).equals(sums(run)), path.name
+        captured = read_captures([path], folder / "run", contexts=contexts)
+        assert captured.notes == [] and sums(captured).equals(sums(run)), path.name
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +157,11 @@ def test_csig_tags_give_the_runs_sums(
 ) -> None:
     folder, frames = tagged
     run = tb.read_run(folder / "run")
-    known = addresses(tmp_path, run, 4)
+    contexts = addresses(tmp_path, run, 4)
     capture = made.pcap(tmp_path / "all.pcap", frames, 1)
-    found = read_captures([capture], folder / "s.toml", contexts=known)
-    assert sums(found).equals(sums(decode_samples(run)))
-    assert sums(found)["congested_weight"].sum() > 0 and "bottleneck" in found.notes[0]
+    captured = read_captures([capture], folder / "s.toml", contexts=contexts)
+    assert sums(captured).equals(sums(decode_samples(run)))
+    assert sums(captured)["congested_weight"].sum() > 0 and "bottleneck" in captured.notes[0]
     out = tmp_path / "out"
     assert (
         tailback(
@@ -171,7 +171,7 @@ def test_csig_tags_give_the_runs_sums(
                 "--fabric",
                 str(folder / "run"),
                 "--contexts",
-                str(known),
+                str(contexts),
                 "--out",
                 str(out),
                 "--quiet",
@@ -182,7 +182,7 @@ def test_csig_tags_give_the_runs_sums(
     assert "VERDICT" in capsys.readouterr().out
     some = [(time, frame[:12] + frame[16:]) for time, frame in frames[:5]] + frames[5:]
     notes = read_captures(
-        [made.pcap(tmp_path / "some.pcap", some, 1)], folder / "s.toml", contexts=known
+        [made.pcap(tmp_path / "some.pcap", some, 1)], folder / "s.toml", contexts=contexts
     ).notes
     assert "5 packets left out: they have no CSIG tag" in notes
 
@@ -228,9 +228,9 @@ def test_a_discovered_fabric_needs_no_scenario(
         == 0
     )
     assert "VERDICT" in capsys.readouterr().out
-    found = tb.read_run(out)
-    assert sums(found).equals(sums(decode_samples(tb.read_run(run))))
-    labels = found.tables["labels"]
+    captured = tb.read_run(out)
+    assert sums(captured).equals(sums(decode_samples(tb.read_run(run))))
+    labels = captured.tables["labels"]
     assert "MPI_Alltoall" in labels["call"].to_list() and "exchange" in labels["phase"].to_list()
 
 
@@ -242,15 +242,15 @@ def test_host_files_count_packets_where_they_arrived(folder: Path, tmp_path: Pat
         path = tmp_path / (f"{host}.pcap" if number % 2 else f"capture-{number}.pcap")
         write_pcap(path, packets_of(run, host=host, payload=4096))
         files.append(path)
-    found = read_captures(files, folder / "run")
-    assert sums(found).equals(sums(run))
-    assert len(found.notes) == len(files) and "host sent" in found.notes[0]
-    one = read_captures([files[1]], folder / "run")
+    captured = read_captures(files, folder / "run")
+    assert sums(captured).equals(sums(run))
+    assert len(captured.notes) == len(files) and "host sent" in captured.notes[0]
+    of_receiver = read_captures([files[1]], folder / "run")
     host = files[1].stem
     counted = decode_link_counts(run, receiver=host).packets
     assert counted is not None
     # Each packet is charged to one link in place of its share to all: the sum is the same.
-    assert one.tables["samples"]["hop_weight"].sum() == pytest.approx(
+    assert of_receiver.tables["samples"]["hop_weight"].sum() == pytest.approx(
         run.tables["packets"]
         .join(
             run.tables["nodes"].filter(pl.col("host_name") == host),
@@ -272,8 +272,8 @@ def test_contexts_say_what_packets_belong_to(folder: Path, tmp_path: Path) -> No
         f"{names[0]},,,,,MPI_Isend,from zero,main > step\n"
         ",,,0,3,MPI_Send,first three,\n"
     )
-    found = read_captures([folder / "all.pcap"], folder / "run", contexts=tmp_path)
-    labels = found.tables["labels"]
+    captured = read_captures([folder / "all.pcap"], folder / "run", contexts=tmp_path)
+    labels = captured.tables["labels"]
     assert labels["phase"].to_list() == ["unknown context", "from zero", "first three"]
     packets = run.tables["packets"].with_columns(
         label=pl.when(pl.col("src_node") == 0)
@@ -284,20 +284,20 @@ def test_contexts_say_what_packets_belong_to(folder: Path, tmp_path: Path) -> No
     )
     expected = dict(packets.group_by("label").agg(pl.col("hops").cast(pl.Int64).sum()).iter_rows())
     weight = dict(
-        found.tables["samples"].group_by("label").agg(pl.col("hop_weight").sum()).iter_rows()
+        captured.tables["samples"].group_by("label").agg(pl.col("hop_weight").sum()).iter_rows()
     )
     # Of a packet the length of its path is charged: the sum over many is near the hops.
     for label, hops in expected.items():
         assert weight[label] == pytest.approx(hops, rel=0.35)
-    assert any("fit no row" in note for note in found.notes)
+    assert any("fit no row" in note for note in captured.notes)
 
 
 def test_what_is_left_out_is_said(folder: Path, tmp_path: Path) -> None:
     frames = made.infiniband(folder / "all.pcap")
     strange = [(time, wire[:2] + b"\x40\x01" + wire[4:]) for time, wire in frames[:3]]
     short = made.pcap(tmp_path / "short.pcap", [*frames, *strange], 247)
-    found = read_captures([short], folder / "run")
-    assert "3 packets left out" in found.notes[0] and "16385" in found.notes[0]
+    captured = read_captures([short], folder / "run")
+    assert "3 packets left out" in captured.notes[0] and "16385" in captured.notes[0]
     sent = made.pcapng(tmp_path / "sent.pcapng", frames[:4], 247, outbound=True)
     with pytest.raises(TailbackError, match=r"4 packets left out that the capturing host sent"):
         read_captures([sent], folder / "run")
@@ -336,8 +336,8 @@ def test_damage_names_file_place_value_and_remedy(
         )
         == 2
     )
-    said = capsys.readouterr().err
-    assert f"{path}: {message}" in said and "remedy:" in said
+    error = capsys.readouterr().err
+    assert f"{path}: {message}" in error and "remedy:" in error
     assert not (tmp_path / "out").exists()
 
 
@@ -356,9 +356,9 @@ def test_the_command_gives_a_verdict_and_a_report(
     ]
     # The job's traffic does not fill what is congested: samples leave open what else does.
     assert tailback(command) == 3
-    said = capsys.readouterr().out
-    assert "other jobs send over them, or" in " ".join(said.split())
-    assert "only on captured packets" in said and "rank time" not in said
+    screen = capsys.readouterr().out
+    assert "other jobs send over them, or" in " ".join(screen.split())
+    assert "only on captured packets" in screen and "rank time" not in screen
     assert (out / "report.html").is_file()
     kept = tb.read_run(out)
     assert sums(kept).equals(sums(tb.read_run(folder / "run")))
@@ -405,5 +405,5 @@ def test_telemetry_of_more_than_six_bits_is_refused(folder: Path, tmp_path: Path
 
 
 def test_jobs_of_a_scenario_are_not_those_captured(folder: Path) -> None:
-    found = tb.diagnose(folder / "all.pcap", fabric=folder / "s.toml")
-    assert "s.toml: sections not used: job" in found.warnings
+    diagnosis = tb.diagnose(folder / "all.pcap", fabric=folder / "s.toml")
+    assert "s.toml: sections not used: job" in diagnosis.warnings

@@ -20,23 +20,23 @@ COST_S = 5.165
 
 
 def test_the_examples_slow_cable_costs_as_ranged() -> None:
-    found = tb.diagnose(CASE, seeds=1, methods=["block"]).diagnosis
+    diagnosis = tb.diagnose(CASE, seeds=1, methods=["block"]).diagnosis
     (injected,) = json.loads((CASE / "truth.json").read_text())["causes"]
     assert injected["kind"] == "slow-cable"
-    assert found.cause == "slow-link" and found.explanation is not None
-    cost = found.explanation.costs[0]
+    assert diagnosis.cause == "slow-link" and diagnosis.explanation is not None
+    cost = diagnosis.explanation.costs[0]
     ends = {end.split("[")[0] for end in cost.links[0].name.split(" → ")}
     assert ends == set(injected["cable"].split("-"))
     assert cost.low_ps <= COST_S * 1e12 <= cost.high_ps
-    rested = " ".join(found.explanation.sources)
+    rested = " ".join(diagnosis.explanation.sources)
     assert "counters of 40 links" in rested and "samples in packets" in rested
 
 
 def test_options_override_a_labs_folder(tmp_path: Path) -> None:
     case = shutil.copytree(CASE, tmp_path / "mine")
-    found = Source.of(case)
-    assert found.scenario.name == "mine" and found.case == LabCase.of(case)
-    assert found.scenario.job[0].placement_file == case / "rank_host.csv"
+    source = Source.of(case)
+    assert source.scenario.name == "mine" and source.case == LabCase.of(case)
+    assert source.scenario.job[0].placement_file == case / "rank_host.csv"
     chosen = Source.of(case, hosts="h[00-01]:8", fabric="tapered").scenario
     assert chosen.job[0].hosts == "h[00-01]:8" and chosen.job[0].placement_file is None
     assert chosen.fabric.file is None

@@ -62,8 +62,8 @@ def test_findings_follow_from_the_figures() -> None:
         "slow servers": replace(base, shares=np.full(6, near)),
         "reads": replace(base, shares=np.zeros(6)),
     }
-    said = "\n".join(analysis_system.findings(changed, tried))
-    assert "at most half as many if no copies (10 %)" in said
-    assert "slow servers (54 %). Fewer: reads." in said
+    text = "\n".join(analysis_system.findings(changed, tried))
+    assert "at most half as many if no copies (10 %)" in text
+    assert "slow servers (54 %). Fewer: reads." in text
     tried["slow servers"] = tried["reads"]
     assert "none of those tried" in "\n".join(analysis_system.findings(changed, tried))

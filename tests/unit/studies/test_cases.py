@@ -66,8 +66,8 @@ def test_the_axes_may_change_order() -> None:
     waits = [int((p.kind == Op.WAITALL).sum()) for p in (other, once)]
     assert waits == [3 * 24, 24]
     for program in (other, once):
-        found = sends(program)
-        assert sorted(map(tuple, found[:, :4].tolist())) == sorted(
+        reordered = sends(program)
+        assert sorted(map(tuple, reordered[:, :4].tolist())) == sorted(
             map(tuple, usual[:, :4].tolist())
         )
 
@@ -95,9 +95,9 @@ def test_minighost_ends_at_the_boundary() -> None:
 
 
 def test_single_variables_move_equal_bytes_in_smaller_messages() -> None:
-    whole = sends(build({**GHOST, "sums": "none"}, None, 1))
+    all_sums = sends(build({**GHOST, "sums": "none"}, None, 1))
     parts = sends(build({**GHOST, "sums": "none", "method": "svaf"}, None, 1))
-    assert len(parts) == 3 * len(whole) and parts[:, 2].sum() == whole[:, 2].sum()
+    assert len(parts) == 3 * len(all_sums) and parts[:, 2].sum() == all_sums[:, 2].sum()
 
 
 def test_one_sum_a_step_is_a_third() -> None:
@@ -206,11 +206,11 @@ def test_tiling_and_fewer_sums_shorten_communication() -> None:
     assert x.ours.startswith("no use") and y.ours.startswith("no use")
     assert int(z.ours.split("%")[0]) > 50
     assert len(case_minighost.boundary_rows(tiled)) == 3 * 3
-    found = case_minighost.layers(tiled)
-    assert set(found["tag"]) == {1000, 2000, 3000, 4000, 5000, 6000}
+    links = case_minighost.layers(tiled)
+    assert set(links["tag"]) == {1000, 2000, 3000, 4000, 5000, 6000}
     # Nobody sends upwards into the first layer, nor downwards into the last.
     up, down = (
-        found.filter((pl.col("axis") == "y") & (pl.col("tag") == tag))
+        links.filter((pl.col("axis") == "y") & (pl.col("tag") == tag))
         for tag in case_minighost.TAGS["y"]
     )
     assert 0 not in up["layer"] and up["count"][0] - 1 not in down["layer"]
@@ -226,14 +226,14 @@ def test_shifted_planes_use_the_same_hosts() -> None:
         for job, messages in zip(scenario.job, (None, 7), strict=True):
             assert job.pattern is not None
             job.pattern.update({"rounds": 1} if messages is None else {"messages": messages})
-    one, two = prepare(default), prepare(shifted)
-    assert set(one.observed.problem.slot_host) == set(two.observed.problem.slot_host)
-    leaf = two.fabric.node_switch[two.observed.node].reshape(-1, 144)
+    usual, moved = prepare(default), prepare(shifted)
+    assert set(usual.observed.problem.slot_host) == set(moved.observed.problem.slot_host)
+    leaf = moved.fabric.node_switch[moved.observed.node].reshape(-1, 144)
     assert (leaf == leaf[:, :1]).all()
-    evaluate = make_evaluate(one)
+    evaluate = make_evaluate(usual)
     alone = evaluate(Change(background=False)).elapsed_ps
     assert evaluate(Change()).elapsed_ps > 1.05 * alone
-    assert simulate(two).elapsed_ps < 1.01 * alone
+    assert simulate(moved).elapsed_ps < 1.01 * alone
 
 
 @pytest.mark.parametrize("name", list(case_reasons.QUESTIONS))
@@ -262,13 +262,13 @@ def test_reasons_change_one_scenario_property(name: str) -> None:
 
 def test_reasons_are_a_table_and_a_chart() -> None:
     question = case_reasons.QUESTIONS["background"]
-    found = [
+    outcomes = [
         case_reasons.Outcome(name, 60.0 + n, 58.0, 62.0 + n, ("x", "y"))
         for n, name in enumerate(("as it is", "other"))
     ]
-    text = case_reasons.table(question, found)
+    text = case_reasons.table(question, outcomes)
     assert text.splitlines()[0].count("|") == 4 and "| other | x | y |" in text
-    drawn = case_reasons.chart(question, found)
+    drawn = case_reasons.chart(question, outcomes)
     assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["as it is", "other"]
     page = case_reasons.PAGE.read_text(encoding="utf-8")
     for name, asked in case_reasons.QUESTIONS.items():
@@ -287,11 +287,11 @@ def test_every_case_and_figure_is_on_the_page() -> None:
 
 
 def test_the_page_quotes_the_diagnosis() -> None:
-    said = case_model.DiagnoseAnswer(
+    answer = case_model.DiagnoseAnswer(
         "tailback diagnose x", 1.0, "pattern", "placement", "H", ["F"], "R", ["W"]
     )
-    found = case_model.Found("x", [case_model.Row("q", "1", "2")], [said], seconds=2.0)
-    text = cases.section(found)
+    case = case_model.Found("x", [case_model.Row("q", "1", "2")], [answer], seconds=2.0)
+    text = cases.section(case)
     assert "| q | 1 | 2 |" in text and "**placement** (expected pattern)" in text
     assert "* H" in text and "* F" in text and "* remedy: R" in text and "* note: W" in text
 

@@ -43,8 +43,8 @@ def test_the_background_is_the_published_draw() -> None:
 
 
 def test_generator_streams_are_independent_of_access() -> None:
-    one = traffic.Clcg4(1)
-    numbers = [one.uniform() for _ in range(2000)]
+    generator = traffic.Clcg4(1)
+    numbers = [generator.uniform() for _ in range(2000)]
     assert min(numbers) > 0 and max(numbers) < 1
     assert abs(np.mean(numbers) - 0.5) < 0.03
     assert traffic.Clcg4(0).state == list(traffic.SEEDS)
@@ -86,8 +86,10 @@ def test_path_lengths_and_forced_bytes_are_exact(runs: dict[str, Run]) -> None:
                 .agg(pl.col("size_bytes").sum().cast(pl.Int64))
                 .sort("node")
             )
-            found = links.filter(forced).select(end, pl.col("bytes").cast(pl.Int64)).sort(end)
-            assert found.rows() == expected.rows(), (case, forced)
+            forced_bytes = (
+                links.filter(forced).select(end, pl.col("bytes").cast(pl.Int64)).sort(end)
+            )
+            assert forced_bytes.rows() == expected.rows(), (case, forced)
 
 
 def test_a_row_says_whether_it_meets_the_aim() -> None:

@@ -85,10 +85,10 @@ def test_correlations_against_numpy() -> None:
 
 
 def test_run_time_correlation() -> None:
-    found, p_value = definitions.run_time_correlation(
+    correlation, p_value = definitions.run_time_correlation(
         np.array([41.0, 50, 55, 70, 44]), np.array([2.0, 6, 8, 11, 3])
     )
-    assert found > 0.95
+    assert correlation > 0.95
     assert p_value < 0.05
     with pytest.raises(CounterError, match="2 runs"):
         definitions.run_time_correlation(np.array([1.0, 2]), np.array([1.0, 2]))
@@ -129,23 +129,23 @@ def quick_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_like_groups_differ_once_in_twenty() -> None:
     random = np.random.default_rng(46)
     cases = [drawn_means(random, 1.0, zeros) for zeros in (0.0, 0.6, 0.9) for _ in range(40)]
-    found = [links.comparison(*case, seed=n).p_value < 0.05 for n, case in enumerate(cases)]
+    significant = [links.comparison(*case, seed=n).p_value < 0.05 for n, case in enumerate(cases)]
     # Of 120 cases 6 are expected; more than 12 have a probability of 1 %.
-    assert sum(found) <= 12
+    assert sum(significant) <= 12
 
 
 @pytest.mark.usefixtures("quick_tests")
 @pytest.mark.parametrize("zeros", [0.0, 0.6, 0.9])
 def test_tenfold_stall_is_found_with_stated_power(zeros: float) -> None:
     random = np.random.default_rng(14)
-    found = stated = 0
+    n_significant = stated = 0
     for n in range(30):
         test = links.comparison(*drawn_means(random, 10.0, zeros), seed=n)
         if test.detectable <= 10:
             stated += 1
-            found += test.p_value < 0.05
+            n_significant += test.p_value < 0.05
     # Of each 30, 24 are expected to be found, with a standard deviation of 2.2.
-    assert found >= 0.6 * stated
+    assert n_significant >= 0.6 * stated
     assert stated >= (25 if zeros < 0.9 else 1)
 
 
@@ -170,14 +170,14 @@ def test_smallest_difference_is_found_four_times_of_five(
     factor = links.comparison(sums, members).detectable
     names = sums["node_name"].unique().sort().to_list()
     monkeypatch.setattr(links, "_POWER_DRAWS", 5)
-    found = 0
+    n_significant = 0
     for n in range(60):
         group = random.choice(names, len(members), replace=False).tolist()
         total = pl.when(pl.col("node_name").is_in(group)).then(factor * pl.col("total"))
         more = sums.with_columns(total=total.otherwise("total"))
-        found += links.comparison(more, group, seed=n).p_value < 0.05
+        n_significant += links.comparison(more, group, seed=n).p_value < 0.05
     # 48 are expected, with a standard deviation of 3.
-    assert 39 <= found <= 57
+    assert 39 <= n_significant <= 57
 
 
 def test_groups_without_any_stall_have_no_ratio() -> None:

@@ -12,12 +12,12 @@ from tests.factories.repository import ROOT
 
 def test_predictions_are_products_of_both_factors() -> None:
     base, *single = outcomes()
-    by_name = {one.name: one for one in single}
+    by_name = {outcome.name: outcome for outcome in single}
     for pair in pairs():
-        one, other = (by_name[setting.name] for setting in pair.settings)
-        assert pair.predicted.tiling == pytest.approx(one.tiling * other.tiling / base.tiling)
+        first, other = (by_name[setting.name] for setting in pair.settings)
+        assert pair.predicted.tiling == pytest.approx(first.tiling * other.tiling / base.tiling)
         assert pair.predicted.together * base.together == pytest.approx(
-            one.together * other.together
+            first.together * other.together
         )
 
 
@@ -25,7 +25,7 @@ def test_rules_of_one_setting_are_not_combined() -> None:
     names = {frozenset(setting.name for setting in pair.settings) for pair in pairs()}
     assert frozenset(["buffers of 32 KiB", "buffers of 128 KiB"]) not in names
     assert frozenset(["buffers of 32 KiB", "axes in the order x, y, z"]) in names
-    assert set(minighost_pairs.SAME) <= {one.name for one in outcomes()}
+    assert set(minighost_pairs.SAME) <= {outcome.name for outcome in outcomes()}
 
 
 def test_nearest_pairs_precede_the_drawn() -> None:

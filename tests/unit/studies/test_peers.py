@@ -69,10 +69,10 @@ def test_counters_and_times_of_merlin_are_read(tmp_path: Path) -> None:
         "rtr1, idle_time, port4, Accumulator, 9, 0, 9\n",
         encoding="utf-8",
     )
-    found = _merlin_links(path, fabric, SHAPE)
+    links = _merlin_links(path, fabric, SHAPE)
     ends = list(zip(fabric.link_src.tolist(), fabric.link_dst.tolist(), strict=True))
-    assert found["send_bit_count"].sum() == found["send_bit_count"][ends.index((5, 17))] == 65536
-    stalls = found["output_port_stalls"]
+    assert links["send_bit_count"].sum() == links["send_bit_count"][ends.index((5, 17))] == 65536
+    stalls = links["output_port_stalls"]
     assert stalls.sum() == stalls[ends.index((17, 20))] == 1234
     text = (
         "For src = 5 and dest = 0:\n  First packet received at: 310 ns\n"

@@ -48,13 +48,13 @@ def test_every_path_ascends_the_deadlock_free_order(margin: int) -> None:
 def test_congestion_is_the_load_of_the_worst_link() -> None:
     """The static evaluation against a count from the paths themselves."""
     tree, routing = KaryTree(5, 3, 1), TreeRouting()
-    found = permutation_congestion(tree, routing, runs=3, copies=2, seed=9)
+    congestion = permutation_congestion(tree, routing, runs=3, copies=2, seed=9)
     for run in range(3):
         s = superpose_permutations(tree, routing, 2, run, seed=9)
         load = s.paths.link_sum(np.ones(s.paths.n_flows), s.n_links)
         worst = np.maximum.reduceat(load[s.paths.link], s.paths.start[:-1].astype(np.int64))
-        assert found.max[run] == worst.max()
-        assert found.mean[run] == pytest.approx(worst.mean())
+        assert congestion.max[run] == worst.max()
+        assert congestion.mean[run] == pytest.approx(worst.mean())
 
 
 def test_the_slides_figures() -> None:
@@ -74,11 +74,11 @@ def test_the_slides_figures() -> None:
 def test_seeds_and_first_run() -> None:
     """Run r is the same whatever is asked beside it; another seed is another permutation."""
     tree = KaryTree(4, 3, 1)
-    whole = permutation_congestion(tree, TreeRouting(), 6)
+    all_runs = permutation_congestion(tree, TreeRouting(), 6)
     part = permutation_congestion(tree, TreeRouting(), 3, first=3)
-    assert np.array_equal(whole.mean[3:], part.mean)
+    assert np.array_equal(all_runs.mean[3:], part.mean)
     assert not np.array_equal(
-        whole.mean, permutation_congestion(tree, TreeRouting(), 6, seed=2).mean
+        all_runs.mean, permutation_congestion(tree, TreeRouting(), 6, seed=2).mean
     )
 
 
@@ -116,10 +116,10 @@ def test_gains_are_time_saved_or_speed_gained() -> None:
         (n, name): {"no_control": free, "paced": paced, "assignment": paced}
         for n, name, free, paced in rows
     }
-    found = improvement.largest(times, "adaptive, width 2", "paced", "time saved", 1)
-    assert found == (pytest.approx(1 / 3), 1)
-    found = improvement.largest(times, "adaptive, width 2", "paced", "speed gained", 2)
-    assert found == (pytest.approx(1 / 3), 8)
+    gain = improvement.largest(times, "adaptive, width 2", "paced", "time saved", 1)
+    assert gain == (pytest.approx(1 / 3), 1)
+    gain = improvement.largest(times, "adaptive, width 2", "paced", "speed gained", 2)
+    assert gain == (pytest.approx(1 / 3), 8)
     assert improvement.largest(times, improvement.PLAIN, "paced", "time saved", 1)[1] == 8
 
 

@@ -45,19 +45,19 @@ def test_other_sizes_of_messages_carry_as_many_bytes() -> None:
     scenario = example("pf3d/pf3d.toml")
     blocks(8)(scenario)
     others(2)(scenario)
-    own, rest = (job.pattern or {} for job in scenario.job)
-    assert (own["size"], own["rounds"]) == ("8 KiB", 4)
-    assert (rest["size"], rest["messages"]) == ("2048 KiB", 7)
+    observed, background = (job.pattern or {} for job in scenario.job)
+    assert (observed["size"], observed["rounds"]) == ("8 KiB", 4)
+    assert (background["size"], background["messages"]) == ("2048 KiB", 7)
 
 
 def test_the_verdict_follows_from_the_ratios() -> None:
     rows = {"as the example": (0.24, -0.002, -0.196), "one plane": (0.21, 0.149, -0.054)}
-    said = "\n".join(verdict(rows))
-    assert "only with: one plane." in said and "within 1 point: none of them" in said
+    text = "\n".join(verdict(rows))
+    assert "only with: one plane." in text and "within 1 point: none of them" in text
     rows["like theirs"] = THEIRS
-    said = "\n".join(verdict(rows))
+    text = "\n".join(verdict(rows))
     assert (
         "within 1 point: like theirs; with the published slow-down of the shifted run, too: "
-        in said
+        in text
     )
-    assert said.endswith("like theirs.")
+    assert text.endswith("like theirs.")

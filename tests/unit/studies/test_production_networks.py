@@ -34,8 +34,8 @@ def test_ports_stall_only_at_slow_receivers() -> None:
     at = job_mixes.CLASSES.index(("ToR", "down"))
     for drain, stalled in ((job_mixes.LINE_GBPS, False), (13.5, True)):
         receivers = job_mixes.Receivers(drain, 1.0, job_mixes.LINE_GBPS)
-        found = job_mixes.shares(job_mixes.one_run(mix, receivers, "500 us"), 1)[0]
-        assert (found[at] > 0.3) == stalled and found[at] <= 1
+        shares = job_mixes.shares(job_mixes.one_run(mix, receivers, "500 us"), 1)[0]
+        assert (shares[at] > 0.3) == stalled and shares[at] <= 1
 
 
 def test_draws_nearest_to_the_published_shares_are_kept() -> None:
@@ -63,14 +63,17 @@ def test_a_mix_lasts_within_node_capacity() -> None:
 def test_jobs_of_a_mix_use_each_host_once() -> None:
     mix = job_mixes.Mix(24, 8192, 0.1, 0.05, 0.5, 0.2, 0.6, False)
     jobs = job_mixes.jobs(mix)
-    own = [set(map(int, job["hosts"].split(","))) for job in jobs]
+    hosts_of_jobs = [set(map(int, job["hosts"].split(","))) for job in jobs]
     assert [job["name"] for job in jobs] == ["job0", "job1", "job2", "files", "copies"]
-    assert all(len(hosts) == 24 for hosts in own[:3]) and not own[0] & own[1]
-    assert own[4] == set(range(144, 150))
-    whole = job_mixes.jobs(mix, plant=job_mixes.WHOLE)
-    hosts = [len(job["hosts"].split(",")) for job in whole]
+    assert (
+        all(len(hosts) == 24 for hosts in hosts_of_jobs[:3])
+        and not hosts_of_jobs[0] & hosts_of_jobs[1]
+    )
+    assert hosts_of_jobs[4] == set(range(144, 150))
+    plant_jobs = job_mixes.jobs(mix, plant=job_mixes.WHOLE)
+    hosts = [len(job["hosts"].split(",")) for job in plant_jobs]
     # The same shares of the hosts; 80 clients with 20 servers; the servers' copies.
-    assert [job["name"] for job in whole] == [job["name"] for job in jobs]
+    assert [job["name"] for job in plant_jobs] == [job["name"] for job in jobs]
     assert hosts[-2:] == [100, 20]
     assert {round(4456 / (120 // mix.job_hosts)) - count for count in hosts[:-2]} <= {0, 1, -1}
 
@@ -114,7 +117,10 @@ def draws_of(shares: list[float]) -> job_mixes.Draws:
 def test_findings_of_the_inference_follow_from_its_figures() -> None:
     """The mechanism is stated only while the change without it removes the stalls."""
     near, at = np.full(len(job_mixes.CLASSES), 0.5), job_mixes.CLASSES.index(("ToR", "down"))
-    for without, said in ((0.01, "slow hosts explain them"), (0.4, "slow hosts do not explain")):
+    for without, sentence in (
+        (0.01, "slow hosts explain them"),
+        (0.4, "slow hosts do not explain"),
+    ):
         after = near.copy()
         after[at] = without
         changed = {
@@ -123,7 +129,10 @@ def test_findings_of_the_inference_follow_from_its_figures() -> None:
             "servers take data at line rate": near,
         }
         text = inference.findings(draws_of([0.0, 0.9]), changed)[0]
-        assert said in text and f"{100 * without:.2g} % if its hosts take data at line rate" in text
+        assert (
+            sentence in text
+            and f"{100 * without:.2g} % if its hosts take data at line rate" in text
+        )
 
 
 def test_yellowstone_reasons_follow_from_its_figures() -> None:

@@ -78,7 +78,9 @@ def test_a_missing_row_is_an_error() -> None:
 
 
 def entry(name: str) -> index.Published:
-    return next(one for entries in PAPERS.values() for one in entries if one.name == name)
+    return next(
+        published for entries in PAPERS.values() for published in entries if published.name == name
+    )
 
 
 def test_an_unsupported_reason_is_an_error(
@@ -97,29 +99,29 @@ def test_an_unsupported_reason_is_an_error(
 def test_no_reason_contains_our_typed_numbers() -> None:
     """Every number in a reason is quoted, published, or in the name of a row or a setting."""
     for entries in PAPERS.values():
-        for one in entries:
+        for published in entries:
             cells = [
-                *one.cells,
-                *one.quoted,
+                *published.cells,
+                *published.quoted,
                 *(
                     side.cell
-                    for claim in one.claims
+                    for claim in published.claims
                     for top in (claim.left, claim.right)
                     if not isinstance(top, float)
                     for side in ((top.top, top.bottom) if isinstance(top, index.Ratio) else (top,))
                 ),
             ]
-            known = " ".join(
+            typed = " ".join(
                 [
-                    one.theirs,
+                    published.theirs,
                     *(c.row for c in cells),
                     *(index.theirs(c) for c in cells),
-                    *(str(claim.right) for claim in one.claims),
+                    *(str(claim.right) for claim in published.claims),
                 ]
             )
-            text = re.sub(r"\[[^]]*\]\([^)]*\)|\{\d+\}|\d+³", "", one.reason)
+            text = re.sub(r"\[[^]]*\]\([^)]*\)|\{\d+\}|\d+³", "", published.reason)
             for number in re.findall(r"\d[\d,.]*\d|\d", text):
-                assert number in known or number in ALLOWED, (one.name, number)
+                assert number in typed or number in ALLOWED, (published.name, number)
 
 
 ALLOWED = {"7.25", "2.9", "60", "5", "150", "1", "4", "100", "10"}

@@ -11,9 +11,9 @@ from studies.conformance import agreement, reference
 @pytest.mark.parametrize("first", [0, 20])
 def test_fixed_routes_agree_to_the_picosecond(first: int) -> None:
     differences = {
-        seed: found.differences
+        seed: comparison.differences
         for seed in range(first, first + 20)
-        if (found := agreement.compare(agreement.drawn(seed))).differences
+        if (comparison := agreement.compare(agreement.drawn(seed))).differences
     }
     assert not differences
 
@@ -27,7 +27,7 @@ def test_untied_adaptive_rules_agree_to_the_picosecond() -> None:
 
 def test_acknowledged_sends_agree_to_the_picosecond() -> None:
     plain = [agreement.drawn(seed) for seed in range(12)]
-    sends = [agreement.acknowledged(one) for one in plain]
+    sends = [agreement.acknowledged(program) for program in plain]
     assert not [diffs for p in sends if (diffs := agreement.compare(p).differences)]
     # They take longer than sends that complete on delivery, or there is nothing to compare.
     pairs = zip(map(reference.simulate, sends), map(reference.simulate, plain), strict=True)
@@ -60,9 +60,9 @@ def test_a_difference_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> Non
         free_buffer(self, packet, booked, tail_left + 1)
 
     monkeypatch.setattr(reference.Reference, "free_buffer", late)
-    found = [agreement.compare(agreement.drawn(seed)).differences for seed in (0, 20)]
-    assert all(found)
-    assert found[0][0].startswith("arrival_ps: ")
+    differences = [agreement.compare(agreement.drawn(seed)).differences for seed in (0, 20)]
+    assert all(differences)
+    assert differences[0][0].startswith("arrival_ps: ")
 
 
 def test_adaptive_link_means_agree() -> None:

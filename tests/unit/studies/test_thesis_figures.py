@@ -21,8 +21,8 @@ from studies.taffet2019 import (
 
 def test_polyominoes_are_as_many_as_known() -> None:
     """Fixed polyominoes, OEIS A001168."""
-    found = [len(set(polyominoes.polyominoes(area))) for area in range(1, 8)]
-    assert found == [1, 2, 6, 19, 63, 216, 760]
+    counts = [len(set(polyominoes.polyominoes(area))) for area in range(1, 8)]
+    assert counts == [1, 2, 6, 19, 63, 216, 760]
 
 
 def test_the_least_perimeter_is_as_in_figure() -> None:
@@ -98,8 +98,8 @@ def test_false_positives_of_small_filters() -> None:
     assert rate(bloom_filters.Scheme("one element", 2, 2)) == pytest.approx(0.5 * 0.25 + 0.5)
     assert rate(bloom_filters.Scheme("hash", 3)) == 0.125
     assert rate(bloom_filters.Scheme("one element", 8, 1)) == 0.125
-    whole = bloom_filters.Scheme("whole path", 8, 1)
-    assert rate(whole) == pytest.approx(1 - (7 / 8) ** 5)
+    scheme = bloom_filters.Scheme("whole path", 8, 1)
+    assert rate(scheme) == pytest.approx(1 - (7 / 8) ** 5)
 
 
 def test_errors_of_counts_are_those_of_the_formulas() -> None:

@@ -65,12 +65,12 @@ def tagged(fabric: Fabric, packets: int, seed: int) -> tuple[pl.DataFrame, PairC
     )
     level[np.arange(3)[None, :] >= hops[:, None]] = 0
     ids = np.arange(packets, dtype=np.uint32)
-    found = _core.run_scheme("csig", ids, hops, paths, level.astype(np.uint8), 1)
+    received = _core.run_scheme("csig", ids, hops, paths, level.astype(np.uint8), 1)
     # The first of the largest.
     first = level.argmax(axis=1)
     true = np.where(level.max(axis=1) > 0, paths[ids, first].astype(np.int64) - 1, -1)
-    assert found["packet"].tolist() == np.flatnonzero(true >= 0).tolist()
-    assert found["seen"].tolist() == locators(true[true >= 0]).tolist()
+    assert received["packet"].tolist() == np.flatnonzero(true >= 0).tolist()
+    assert received["seen"].tolist() == locators(true[true >= 0]).tolist()
     header = np.where(true >= 0, level.max(axis=1) << 7 | locators(true), 0).astype(np.uint64)
     table = pl.DataFrame(
         {"packet": ids, "src_node": src, "dst_node": dst.astype(np.uint32), "header": header}
@@ -86,11 +86,11 @@ def test_locators_for_each_link_make_exact_counts() -> None:
     fabric = tree(4)
     assert fabric.n_links <= LOCATORS + fabric.n_nodes  # injection links carry no tag
     table, pairs, true = tagged(fabric, 3000, 1)
-    found = find_bottlenecks(table, pairs, fabric.n_links, 1.0)
-    one = found.certain == found.possible
-    assert one.mean() > 0.9
-    assert (found.attributed[one] == count(true, fabric.n_links)[one]).all()
-    assert found.attributed.sum() == pytest.approx((true >= 0).sum())
+    bottlenecks = find_bottlenecks(table, pairs, fabric.n_links, 1.0)
+    exact = bottlenecks.certain == bottlenecks.possible
+    assert exact.mean() > 0.9
+    assert (bottlenecks.attributed[exact] == count(true, fabric.n_links)[exact]).all()
+    assert bottlenecks.attributed.sum() == pytest.approx((true >= 0).sum())
 
 
 def test_shared_locators_leave_an_interval_that_holds() -> None:
@@ -98,9 +98,9 @@ def test_shared_locators_leave_an_interval_that_holds() -> None:
     fabric = tree(20)
     table, pairs, true = tagged(fabric, 6000, 2)
     links = fabric.n_links
-    found = find_bottlenecks(table, pairs, links, 1.0)
+    bottlenecks = find_bottlenecks(table, pairs, links, 1.0)
     real = count(true, links)
-    estimate, low, high = found.counts()
+    estimate, low, high = bottlenecks.counts()
     assert (low <= real).all() and (real <= high).all()
     assert (low <= estimate + 0.1).all() and (estimate <= high + 0.1).all()
     assert estimate.sum() == pytest.approx(real.sum(), abs=0.1)
@@ -134,8 +134,12 @@ def test_intervals_hold_for_sparse_tags() -> None:
 def test_of_a_run_bounds_hold_the_congested_packets(stamping: str) -> None:
     run = run_of({"scheme": "csig", "stamping": stamping})
     carried = decode_link_counts(run)
-    found = carried.bottlenecks
-    assert carried.packets is None and carried.congested is None and isinstance(found, Bottlenecks)
+    bottlenecks = carried.bottlenecks
+    assert (
+        carried.packets is None
+        and carried.congested is None
+        and isinstance(bottlenecks, Bottlenecks)
+    )
     header = run.tables["packets"]["header"].to_numpy()
     # Type nQD in the upper three bits of every tag, and a reserved 0.
     assert (header >> np.uint64(12) == 6).all()
@@ -145,14 +149,14 @@ def test_of_a_run_bounds_hold_the_congested_packets(stamping: str) -> None:
     truth = truth_of(run).filter(~pl.col("from_node"), pl.Series(carried.counted))
     assert (truth.height < carried.counted.size // 2) == (stamping == "leaf")
     real = truth["observed_congested_packets"].to_numpy()
-    low, high = (bound[truth["link"].to_numpy()] for bound in found.congested())
+    low, high = (bound[truth["link"].to_numpy()] for bound in bottlenecks.congested())
     assert (low <= real).all() and (real <= high).all()
     # Packets are spread over all links, whoever writes tags.
     seen = decode_samples(run).tables["samples"]["hop_samples"].sum()
     assert seen == run.tables["packets"]["hops"].sum()
     # Each congested packet has one bottleneck.
-    assert found.attributed.sum() == pytest.approx(hot.sum())
-    assert 0.1 * real.sum() < found.attributed.sum() < real.sum()
+    assert bottlenecks.attributed.sum() == pytest.approx(hot.sum())
+    assert 0.1 * real.sum() < bottlenecks.attributed.sum() < real.sum()
 
 
 def test_counts_are_exported_with_bounds(tmp_path: Path) -> None:

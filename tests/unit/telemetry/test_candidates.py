@@ -45,17 +45,17 @@ def test_every_path_is_among_the_candidates(name: str) -> None:
     ends, hops, links = drawn(fabric, choices, 3000, 1)
     pairs = pair_candidates(fabric, choices, ends[0], ends[1])
     assert (pairs.length[pairs.of(ends[0], ends[1])] == hops).all()
-    told = np.zeros(3000, int)
+    n_hops = np.zeros(3000, int)
     for number, (rows, part) in enumerate(pair_plan(pairs, ends, hops)(np.arange(3000), None)):
         hop = np.full(len(rows), number) if number < len(pairs.hops) else hops[rows] - 1
-        told[rows] += 1
+        n_hops[rows] += 1
         used = [set() for _ in part.sizes]
         for packet, at, group in zip(rows, hop, part.of_packet, strict=True):
             used[group].add(int(links[packet, at]))
         for group, taken in enumerate(used):
             members = part.links[int(part.start[group]) : int(part.start[group + 1])]
             assert taken <= set(members.tolist())
-    assert (told == hops).all()
+    assert (n_hops == hops).all()
 
 
 def test_a_trees_routes_give_candidates_by_stage() -> None:
@@ -82,9 +82,9 @@ def test_paths_of_two_lengths_are_refused() -> None:
     for goal in range(4):
         for at in range(4):
             # Either way round the ring, except at the end.
-            own = [] if at == goal else inner[fabric.link_src[inner] == n + at].tolist()
-            counts[goal, at] = len(own)
-            links += own
+            next_links = [] if at == goal else inner[fabric.link_src[inner] == n + at].tolist()
+            counts[goal, at] = len(next_links)
+            links += next_links
     goals = fabric.node_switch.astype(np.int64), np.arange(4)
     both = ForwardingChoices(
         4, *goals, np.concatenate([[0], np.cumsum(counts.ravel())]), np.array(links)
@@ -109,7 +109,7 @@ def test_counts_and_their_variance_on_a_torus() -> None:
     standard = []
     for seed in range(6):
         ids = np.random.default_rng(seed).integers(0, 1 << 24, len(hops), dtype=np.uint32)
-        found = _core.run_scheme(
+        received = _core.run_scheme(
             "coordinated",
             ids,
             hops,
@@ -122,11 +122,15 @@ def test_counts_and_their_variance_on_a_torus() -> None:
             hash="gf",
             field_bits=24,
         )
-        packet = found["packet"]
+        packet = received["packet"]
         samples = HashedSamples(
-            ids[packet], found["seen"].astype(np.uint8), found["weight"].astype(np.uint8), 2, 24
+            ids[packet],
+            received["seen"].astype(np.uint8),
+            received["weight"].astype(np.uint8),
+            2,
+            24,
         )
-        plan = pair_plan(pairs, ends, hops)(packet, found["hop"])
+        plan = pair_plan(pairs, ends, hops)(packet, received["hop"])
         counts = count_links(_core, samples, plan, values, True)
         some = counts.variance > 0
         standard.append(

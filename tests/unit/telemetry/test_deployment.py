@@ -68,9 +68,9 @@ def stamped(run: Run, telemetry: dict[str, Any]) -> pl.DataFrame:
     elif names != "all":
         acts = switches["name"].is_in(names).to_numpy()
     heads = np.concatenate([np.zeros(nodes.height, np.bool_), acts])
-    found = link_estimates(run.tables["samples"]).rename({"packets": "estimated"})
+    estimates = link_estimates(run.tables["samples"]).rename({"packets": "estimated"})
     both = truth_of(run).with_columns(acts=heads[truth_of(run)["src"].to_numpy()])
-    return both.join(found, on="link", how="left").with_columns(
+    return both.join(estimates, on="link", how="left").with_columns(
         pl.col("estimated", "packets_se", "congested", "congested_se").fill_null(0.0)
     )
 
@@ -118,29 +118,31 @@ def test_counts_are_the_truth(telemetry: dict[str, Any], half: list[str]) -> Non
 
 
 def test_the_share_that_is_lost_is_lost() -> None:
-    whole = run_of({"scheme": "compact"}).tables["packets"].height
+    n_packets = run_of({"scheme": "compact"}).tables["packets"].height
     left = run_of({"scheme": "compact", "header_loss": 0.4}).tables["packets"].height
     # Five standard deviations of a binomial.
-    assert abs(left - 0.6 * whole) < 5 * (0.24 * whole) ** 0.5
+    assert abs(left - 0.6 * n_packets) < 5 * (0.24 * n_packets) ** 0.5
 
 
 @pytest.mark.parametrize("scheme", ["compact", "coordinated", "edge-marking"])
 def test_what_each_host_received_adds_up(scheme: str, tmp_path: Path) -> None:
     run = run_of({"scheme": scheme, "hash_bits": 3, "one_in": 2}, messages=20)
-    whole, hosts = decode_link_counts(run), run.tables["nodes"]["host_name"].to_list()
+    total, hosts = decode_link_counts(run), run.tables["nodes"]["host_name"].to_list()
     parts = [decode_link_counts(run, receiver=host) for host in hosts]
-    assert whole.packets is not None
-    for counts, own in (
-        (whole.packets, [part.packets for part in parts]),
-        (whole.congested, [part.congested for part in parts]),
+    assert total.packets is not None
+    for counts, parts_of_total in (
+        (total.packets, [part.packets for part in parts]),
+        (total.congested, [part.congested for part in parts]),
     ):
-        assert np.allclose(counts.packets, sum(part.packets for part in own if part is not None))
+        assert np.allclose(
+            counts.packets, sum(part.packets for part in parts_of_total if part is not None)
+        )
     with pytest.raises(RunError, match="no host"):
         decode_link_counts(run, receiver="nowhere")
     path, out = run.write(tmp_path / "run"), tmp_path / "counts.csv"
     assert command(["export", "counts", str(path), str(out), "--host", hosts[3]]) == 0
-    found = pl.read_csv(out)["packets"]
-    assert found.sum() == pytest.approx(parts[3].table()["packets"].sum())
+    exported = pl.read_csv(out)["packets"]
+    assert exported.sum() == pytest.approx(parts[3].table()["packets"].sum())
 
 
 def test_coordinated_needs_to_know_which_hops_act(half: list[str]) -> None:
@@ -189,8 +191,8 @@ def test_fecn_is_the_queue_over_the_threshold() -> None:
 def test_mistakes_are_explained(telemetry: dict[str, Any], words: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         run_of(telemetry, messages=1)
-    told = f"{refused.value}"
-    assert words in told and "telemetry" in told, told
+    message = f"{refused.value}"
+    assert words in message and "telemetry" in message, message
     assert parse(scenario({})).telemetry.stamping == "all"
 
 
@@ -205,10 +207,10 @@ def test_saturated_counts_weigh_hops_by_chance(count_bits: int) -> None:
         run = run_of(telemetry | RANDOM_STARTS, seed=seed)
         counts, truth = decode_link_counts(run), truth_of(run)
         assert counts.packets is not None
-        for found, name in zip((counts.packets, counts.congested), off, strict=True):
-            sure = counts.counted & (found.variance > 0)
-            error = found.packets - truth[name].to_numpy()
-            off[name].append(error[sure] / np.sqrt(found.variance[sure]))
+        for estimate, name in zip((counts.packets, counts.congested), off, strict=True):
+            sure = counts.counted & (estimate.variance > 0)
+            error = estimate.packets - truth[name].to_numpy()
+            off[name].append(error[sure] / np.sqrt(estimate.variance[sure]))
     for name, parts in off.items():
         z = np.concatenate(parts)
         assert abs(z.mean()) < 4 / np.sqrt(len(z)), name

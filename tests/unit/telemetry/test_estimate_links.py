@@ -130,10 +130,10 @@ def test_paths_of_one_hop_leave_nothing_to_chance() -> None:
 def test_longer_paths_may_be_missed_at_one_hop() -> None:
     # Link 3: 8 one-hop samples. Link 4: 12 of five hops.
     seen = samples((0, 0, 0, 3, 8, 8, 0, 80, 0, 0, 0), (0, 0, 0, 4, 12, 60, 240, 600, 0, 0, 0))
-    one, five = link_estimates(seen).iter_rows(named=True)
+    single, five = link_estimates(seen).iter_rows(named=True)
     # (N − 8)² = z² (N − 8) e: e from 8 packets of l−1 = 0 and 5 imagined of l−1 = 4.
-    assert one["packets_low"] == 8
-    assert one["packets_high"] == pytest.approx(8 + 1.959963984540054**2 * 5 * 4 / 13)
+    assert single["packets_low"] == 8
+    assert single["packets_high"] == pytest.approx(8 + 1.959963984540054**2 * 5 * 4 / 13)
     # A path as long as any elsewhere is as it was.
     low, high = count_interval(np.array([60.0]), np.array([240.0]), np.array([4.0]), 0.0)
     assert (five["packets_low"], five["packets_high"]) == pytest.approx((low[0], high[0]))

@@ -73,9 +73,9 @@ def test_captures_of_every_scheme_are_recognised(sampled: tuple[Run, PairCandida
     assert agreement(sampled, packets).are_samples
     refused = doubted = 0
     for seed in range(100):
-        found = agreement(sampled, packets.sample(500, seed=seed))
-        refused += not found.are_samples
-        doubted += found.some_are_foreign
+        bit_agreement = agreement(sampled, packets.sample(500, seed=seed))
+        refused += not bit_agreement.are_samples
+        doubted += bit_agreement.some_are_foreign
     assert refused == 0
     assert doubted == 0
 
@@ -106,10 +106,10 @@ def test_chance_of_agreement_is_that_of_the_hash(sampled: tuple[Run, PairCandida
     draw, deviation = np.random.default_rng(3), []
     for _ in range(100):
         header = draw.integers(1 << bits, size=packets.height).astype(np.uint64)
-        found = agreement(sampled, packets.with_columns(header=pl.Series(header)))
-        chance = 2.0**-found.bits
-        spread = np.sqrt(found.pairs * chance * (1 - chance))
-        deviation.append((found.agreeing - found.pairs * chance) / spread)
+        bit_agreement = agreement(sampled, packets.with_columns(header=pl.Series(header)))
+        chance = 2.0**-bit_agreement.bits
+        spread = np.sqrt(bit_agreement.pairs * chance * (1 - chance))
+        deviation.append((bit_agreement.agreeing - bit_agreement.pairs * chance) / spread)
     # Standard errors of mean and standard deviation of 100 draws, times four.
     assert abs(np.mean(deviation)) < 0.4 and 0.7 < np.std(deviation) < 1.3
 
@@ -119,9 +119,9 @@ def test_switches_that_write_nothing_are_noticed(sampled: tuple[Run, PairCandida
     if sampled[0].scenario.telemetry.hash_bits < 4:
         pytest.skip("few bits: half of the hashes of other links agree by chance")
     half = pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.col("header")).otherwise(0)
-    found = agreement(sampled, packets.with_columns(header=half))
-    assert found.are_samples and found.some_are_foreign
-    assert found.share == pytest.approx(0.5, abs=0.05)
+    bit_agreement = agreement(sampled, packets.with_columns(header=half))
+    assert bit_agreement.are_samples and bit_agreement.some_are_foreign
+    assert bit_agreement.share == pytest.approx(0.5, abs=0.05)
 
 
 def test_few_packets_do_not_tell() -> None:

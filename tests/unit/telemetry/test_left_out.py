@@ -51,14 +51,14 @@ def both() -> tuple[Run, Run]:
 
 
 def test_messages_stand_for_those_left_out(both: tuple[Run, Run]) -> None:
-    whole, skipped = both
-    assert skipped.tables["messages"].height < 0.6 * whole.tables["messages"].height
-    assert copies(whole.tables).max() == 1
-    assert simulated_ps(whole) == whole.elapsed_ps
+    complete, skipped = both
+    assert skipped.tables["messages"].height < 0.6 * complete.tables["messages"].height
+    assert copies(complete.tables).max() == 1
+    assert simulated_ps(complete) == complete.elapsed_ps
     (window,) = skipped_times(skipped.tables)
     assert simulated_ps(skipped) == skipped.elapsed_ps - (window.end_ps - window.start_ps)
     counted = copies(skipped.tables)
-    assert counted.sum() == pytest.approx(whole.summary["messages"], rel=0.03)
+    assert counted.sum() == pytest.approx(complete.summary["messages"], rel=0.03)
     size = skipped.tables["messages"]["size_bytes"].to_numpy() @ counted
     assert whole_messages(skipped.tables)["size_bytes"].sum() == pytest.approx(size, rel=1e-4)
     assert whole_messages(skipped.tables)["arrival_ps"].max() <= skipped.elapsed_ps
@@ -72,15 +72,15 @@ def test_without_windows_rows_share_what_was_skipped() -> None:
 
 
 def test_message_sums_are_the_runs(both: tuple[Run, Run]) -> None:
-    stall = [sum(line.stall for line in attribute(one).lines) for one in both]
+    stall = [sum(line.stall for line in attribute(each_run).lines) for each_run in both]
     assert stall[1] == pytest.approx(stall[0], rel=0.1)
-    loads = [adapter_load(one).sent_bytes.max() for one in both]
+    loads = [adapter_load(each_run).sent_bytes.max() for each_run in both]
     assert loads[1] == pytest.approx(loads[0], rel=0.03)
-    lost = [message_delays(one, LinkTopology.of(one.tables)) for one in both]
+    lost = [message_delays(each_run, LinkTopology.of(each_run.tables)) for each_run in both]
     assert lost[0] is not None
     assert lost[1] is not None
     assert lost[1].total == pytest.approx(lost[0].total, rel=0.15)
-    cells = [binned(FigureData(one)) for one in both]
+    cells = [binned(FigureData(each_run)) for each_run in both]
     assert cells[0] is not None
     assert cells[1] is not None
     assert cells[1][0].sum() == pytest.approx(cells[0][0].sum(), rel=0.03)
@@ -88,10 +88,10 @@ def test_message_sums_are_the_runs(both: tuple[Run, Run]) -> None:
 
 def test_skipped_steps_have_the_same_active_share(both: tuple[Run, Run]) -> None:
     shares = []
-    for one in both:
-        analysis = RunAnalysis(one)
+    for each_run in both:
+        analysis = RunAnalysis(each_run)
         links = np.arange(analysis.topology.n_links)
-        begin, end = (np.full(len(links), at) for at in (0, one.elapsed_ps))
-        shares.append(analysis.activity.time_ps(links, begin, end) / one.elapsed_ps)
+        begin, end = (np.full(len(links), at) for at in (0, each_run.elapsed_ps))
+        shares.append(analysis.activity.time_ps(links, begin, end) / each_run.elapsed_ps)
     assert shares[0].mean() < 0.9
     assert np.allclose(shares[0], shares[1], atol=0.05)

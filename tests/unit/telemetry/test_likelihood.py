@@ -23,7 +23,7 @@ def case(name: str, bits: int, seed: int):
         [random.choice(WIDTH, PACKETS, p=share[h]) + WIDTH * h for h in range(HOPS)], axis=1
     ).astype(np.uint32)
     ids = random.integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
-    found = _core.run_scheme(
+    received = _core.run_scheme(
         name,
         ids,
         np.full(PACKETS, HOPS, np.uint8),
@@ -37,15 +37,15 @@ def case(name: str, bits: int, seed: int):
         field_bits=FIELD,
     )
     samples = HashedSamples(
-        ids[found["packet"]],
-        found["seen"].astype(np.uint8),
-        found["weight"].astype(np.uint8),
+        ids[received["packet"]],
+        received["seen"].astype(np.uint8),
+        received["weight"].astype(np.uint8),
         bits,
         FIELD,
     )
     stages, population = [], []
     for hop in range(HOPS):
-        rows = np.flatnonzero((found["hop"] == hop) | (found["hop"] == 255))
+        rows = np.flatnonzero((received["hop"] == hop) | (received["hop"] == 255))
         here = np.arange(hop * WIDTH, (hop + 1) * WIDTH, dtype=np.uint32)
         start = np.array([0, WIDTH], np.uint64)
         stages.append((rows, CandidateLinks(np.zeros(len(rows), np.uint32), start, here)))
@@ -56,18 +56,18 @@ def case(name: str, bits: int, seed: int):
 
 @pytest.mark.parametrize(("name", "bits"), [("coordinated", 1), ("coordinated", 4), ("compact", 1)])
 def test_converged_possible_and_better(name: str, bits: int) -> None:
-    known = name == "coordinated"
+    hop_known = name == "coordinated"
     gains = []
     for seed in range(4):
         samples, stages, population, truth = case(name, bits, seed)
-        found = fit(_core, samples, stages, population, VALUES)
-        assert 0 <= found.gap <= 0.01 and found.steps < likelihood.MAX_STEPS
-        assert (found.packets >= 0).all()
+        solution = fit(_core, samples, stages, population, VALUES)
+        assert 0 <= solution.gap <= 0.01 and solution.steps < likelihood.MAX_STEPS
+        assert (solution.packets >= 0).all()
         for hop in range(HOPS):
-            part = found.packets[hop * WIDTH : (hop + 1) * WIDTH]
+            part = solution.packets[hop * WIDTH : (hop + 1) * WIDTH]
             assert part.sum() == pytest.approx(PACKETS)
-        linear = count_links(_core, samples, stages, VALUES, known).packets
-        gains.append(((linear - truth) ** 2).sum() / ((found.packets - truth) ** 2).sum())
+        linear = count_links(_core, samples, stages, VALUES, hop_known).packets
+        gains.append(((linear - truth) ** 2).sum() / ((solution.packets - truth) ** 2).sum())
     # One bit gains most; with four little noise is left to remove.
     assert np.mean(gains) > (2.0 if bits == 1 else 1.1), gains
 
@@ -75,7 +75,7 @@ def test_converged_possible_and_better(name: str, bits: int) -> None:
 def test_multiplicative_updates_are_far_from_the_maximum() -> None:
     """50 steps of expectation maximisation end nats below what the gradient certifies."""
     samples, stages, population, _ = case("coordinated", 1, 1)
-    found = fit(_core, samples, stages, population, VALUES)
+    solution = fit(_core, samples, stages, population, VALUES)
     value = 0.0
     for rows, part in stages:
         ids = np.repeat(samples.ids[rows], WIDTH)
@@ -85,9 +85,9 @@ def test_multiplicative_updates_are_far_from_the_maximum() -> None:
         for _ in range(50):
             shares *= agree.T @ (1 / (agree @ shares)) / len(rows)
         value += np.log(agree @ shares).sum()
-    assert value < found.log_likelihood - 1.0
+    assert value < solution.log_likelihood - 1.0
     # More steps close in on the same maximum, never above what the gap allows.
-    assert value <= found.log_likelihood + found.gap
+    assert value <= solution.log_likelihood + solution.gap
 
 
 def test_links_shared_by_classes_add_up() -> None:
@@ -103,11 +103,11 @@ def test_links_shared_by_classes_add_up() -> None:
         of_packet, np.array([0, 3, 6], np.uint64), np.array([0, 1, 2, 2, 3, 4], np.uint32)
     )
     samples = HashedSamples(ids, hashes, np.ones(n, np.uint8), 2, FIELD)
-    found = fit(_core, samples, [(np.arange(n), part)], [part], values)
+    solution = fit(_core, samples, [(np.arange(n), part)], [part], values)
     truth = np.bincount(links, minlength=5)
     # Four standard deviations of a count with κ = 1/3.
-    assert np.abs(found.packets - truth).max() < 4 * np.sqrt(n / 3)
-    assert found.packets.sum() == pytest.approx(n) and found.gap <= 0.01
+    assert np.abs(solution.packets - truth).max() < 4 * np.sqrt(n / 3)
+    assert solution.packets.sum() == pytest.approx(n) and solution.gap <= 0.01
 
 
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,12 +82,12 @@ def test_a_capture_tells_the_ids(pairs_run: tuple[dict[str, str], Run], tmp_path
     _, run = pairs_run
     path, out = run.write(tmp_path / "run"), tmp_path / "run.pcap"
     assert command(["export", "pcap", str(path), str(out)]) == 0
-    found = [packet for _, packet in read_pcap(out)]
+    packets = [packet for _, packet in read_pcap(out)]
 
     def column(name: str) -> NDArray[np.uint32]:
-        return np.array([getattr(packet, name) for packet in found], np.uint32)
+        return np.array([getattr(packet, name) for packet in packets], np.uint32)
 
-    pair = "destination_qp" if found[0].source_qp is None else "source_qp"
+    pair = "destination_qp" if packets[0].source_qp is None else "source_qp"
     ids = packet_ids(column("psn"), column("source_lid"), column("destination_lid"), column(pair))
     assert ids.tolist() == ids_of(run.tables["packets"].sort("time_ps", "packet")).tolist()
 

@@ -32,9 +32,9 @@ def decoded(telemetry: dict[str, Any], fabric: dict[str, Any] | None = None, **m
 
 def against_truth(run: Run) -> pl.DataFrame:
     """Estimates of every link beside what really crossed it."""
-    found = link_estimates(run.tables["samples"]).rename({"packets": "estimated"})
+    estimates = link_estimates(run.tables["samples"]).rename({"packets": "estimated"})
     truth = truth_of(run).filter(~pl.col("from_node"))
-    return truth.join(found, on="link", how="left").with_columns(
+    return truth.join(estimates, on="link", how="left").with_columns(
         pl.col("estimated", "packets_se", "congested", "congested_se").fill_null(0.0)
     )
 
@@ -67,8 +67,8 @@ def test_a_packet_counts_in_its_arrival_window() -> None:
     run = decoded({"scheme": "coordinated", "hash_bits": 5})
     full = run_of({})
     windows = [
-        one.tables["samples"].group_by("window").agg(pl.col("hop_samples").sum()).sort("window")
-        for one in (run, full)
+        sampled.tables["samples"].group_by("window").agg(pl.col("hop_samples").sum()).sort("window")
+        for sampled in (run, full)
     ]
     assert windows[0]["hop_samples"].to_list() == windows[1]["hop_samples"].to_list()
 
@@ -91,9 +91,9 @@ def test_hop_counting_schemes_count_detoured_packets() -> None:
     true = inner["observed_packets"].to_numpy()
     assert counts.packets is not None
     unbiased = counts.packets.packets[inner["link"].to_numpy()]
-    for found in (inner["estimated"].to_numpy(), unbiased):
-        assert found.sum() == pytest.approx(true.sum(), rel=0.05)
-        assert np.corrcoef(found, true)[0, 1] > 0.7
+    for estimated in (inner["estimated"].to_numpy(), unbiased):
+        assert estimated.sum() == pytest.approx(true.sum(), rel=0.05)
+        assert np.corrcoef(estimated, true)[0, 1] > 0.7
 
 
 def test_a_scheme_that_cannot_be_decoded_says_why() -> None:
@@ -122,15 +122,15 @@ def test_bottlenecks_are_called_a_lower_bound() -> None:
 @pytest.mark.parametrize("scheme", ["compact", "single-bit"])
 def test_one_bit_hashes_draw_no_false_congestion(scheme: str) -> None:
     """It varies on links without a congested packet too: their lower bounds are 0 all the same."""
-    whole, true = [], []
+    low_counts, true = [], []
     for seed in (1, 2, 3):
         pattern = {"kind": "uniform", "ranks": 36, "messages": 10, "size": "16 KiB"}
         run = decode_samples(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
         truth = truth_of(run).filter(~pl.col("from_node") & (pl.col("observed_packets") > 0))
         share = truth["observed_congested_packets"] / truth["observed_packets"]
-        whole.append(RunAnalysis(run).whole.low[truth["link"].to_numpy()])
+        low_counts.append(RunAnalysis(run).whole.low[truth["link"].to_numpy()])
         true.append(share.to_numpy())
-    low, fraction = np.concatenate(whole), np.concatenate(true)
+    low, fraction = np.concatenate(low_counts), np.concatenate(true)
     assert (fraction == 0).sum() > 10
     assert (low > fraction).mean() <= 0.025
 
@@ -203,15 +203,15 @@ def test_six_bits_give_the_verdict_of_links(
     cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the command line, and by the same rule on the same evidence."""
-    said = {}
+    verdicts = {}
     for scheme in ("full", "coordinated"):
         path = tmp_path / f"{scheme}.toml"
         telemetry = f'\n[telemetry]\nscheme = "{scheme}"\nhash_bits = 5\n'
         path.write_text(THESIS[cause] + telemetry)
         arguments = ["diagnose", str(path), "--out", str(tmp_path / scheme), "--method", "block"]
         assert command([*arguments, "--seeds", "1", "--quiet", "--format", "json"]) == 0
-        said[scheme] = json.loads(capsys.readouterr().out)
-    full, six = said["full"], said["coordinated"]
+        verdicts[scheme] = json.loads(capsys.readouterr().out)
+    full, six = verdicts["full"], verdicts["coordinated"]
     assert full["cause"] == six["cause"] == cause
     assert full["findings"][0]["code"] == six["findings"][0]["code"]
     assert six["findings"][0]["cause"] == cause and six["sampling"]["sufficient"]
@@ -224,12 +224,12 @@ def test_six_bits_give_the_verdict_of_links(
 @pytest.mark.parametrize("cause", THESIS)
 def test_bottlenecks_lead_to_the_verdict_of_whole_links(cause: str) -> None:
     scenario = tomllib.loads(THESIS[cause])
-    found = {}
+    diagnoses = {}
     for scheme in ("full", "csig"):
         run = simulate(parse({**scenario, "telemetry": {"scheme": scheme}}))
-        found[scheme] = diagnose_cause(decode_samples(run))
-    assert found["csig"].cause == found["full"].cause == cause
-    assert found["csig"].sampling.header_bits == 32
+        diagnoses[scheme] = diagnose_cause(decode_samples(run))
+    assert diagnoses["csig"].cause == diagnoses["full"].cause == cause
+    assert diagnoses["csig"].sampling.header_bits == 32
 
 
 @pytest.mark.parametrize(
@@ -326,12 +326,14 @@ def test_one_bit_hashes_never_overcount_packets(
     for seed in range(1, 9):
         pattern = {"kind": "uniform", "ranks": 36, "messages": 1, "size": "16 KiB"}
         run = decode_samples(run_of({"scheme": scheme}, job=[{"pattern": pattern}], seed=seed))
-        found = link_estimates(run.tables["samples"], hashed=True)
-        both = truth_of(run).filter(~pl.col("from_node")).join(found, on="link", suffix="_found")
+        estimates = link_estimates(run.tables["samples"], hashed=True)
+        both = (
+            truth_of(run).filter(~pl.col("from_node")).join(estimates, on="link", suffix="_found")
+        )
         low.append(both["packets_low"].to_numpy())
         true.append(both["observed_packets"].to_numpy())
         plain = link_estimates(run.tables["samples"])["packets_low"].to_numpy()
-        assert (found["packets_low"].to_numpy() <= plain).all()
+        assert (estimates["packets_low"].to_numpy() <= plain).all()
     assert (np.concatenate(low) > np.concatenate(true)).mean() <= 0.04
 
 
@@ -342,15 +344,19 @@ def test_intervals_of_one_reservoir_hold_the_fraction(scheme: str) -> None:
     for seed in range(1, 11):
         run = decoded({"scheme": scheme, "hash_bits": 4}, seed=seed)
         links = truth_of(run).filter(~pl.col("from_node") & (pl.col("observed_packets") > 0))
-        own, usual = (
+        own_reservoir, usual = (
             links.join(
                 link_estimates(run.tables["samples"], hashed=True, shared=shared), on="link"
             ).filter(pl.col("observed_congested_packets") > 0)
             for shared in (True, False)
         )
-        real = own["observed_congested_packets"] / own["observed_packets"]
-        inside.append(((own["fraction_low"] <= real) & (real <= own["fraction_high"])).to_numpy())
-        width.append((own["fraction_high"] - own["fraction_low"]).to_numpy())
+        real = own_reservoir["observed_congested_packets"] / own_reservoir["observed_packets"]
+        inside.append(
+            (
+                (own_reservoir["fraction_low"] <= real) & (real <= own_reservoir["fraction_high"])
+            ).to_numpy()
+        )
+        width.append((own_reservoir["fraction_high"] - own_reservoir["fraction_low"]).to_numpy())
         wide.append((usual["fraction_high"] - usual["fraction_low"]).to_numpy())
     assert np.concatenate(inside).mean() >= 0.94
     assert np.concatenate(width).mean() < 0.75 * np.concatenate(wide).mean()
@@ -361,9 +367,9 @@ def test_weights_that_are_no_whole_numbers_add_up() -> None:
     run = run_of({"scheme": "node-marking", "probability": 0.7}, messages=3)
     counts, rows = decode_link_counts(run).packets, decode_samples(run).tables["samples"]
     assert counts is not None and (rows["hop_samples"] == 1).mean() > 0.5
-    found = rows.group_by("link").agg(pl.col("hop_weight").sum())
-    link = found["link"].to_numpy()
-    assert np.abs(found["hop_weight"].to_numpy() - counts.packets[link]).max() <= 0.5
+    sums = rows.group_by("link").agg(pl.col("hop_weight").sum())
+    link = sums["link"].to_numpy()
+    assert np.abs(sums["hop_weight"].to_numpy() - counts.packets[link]).max() <= 0.5
 
 
 def dragonfly(groups: int) -> dict[str, Any]:
@@ -446,8 +452,10 @@ def test_damaged_packets_are_refused(
         file
     )
     assert command(["export", "counts", str(folder), str(tmp_path / "counts.csv")]) != 0
-    said = " ".join(capsys.readouterr().err.split())
-    assert says in said and "packets.parquet" in said and str(folder) in said and "again" in said
+    error = " ".join(capsys.readouterr().err.split())
+    assert (
+        says in error and "packets.parquet" in error and str(folder) in error and "again" in error
+    )
 
 
 def test_several_path_lengths_are_reported(
@@ -460,5 +468,5 @@ def test_several_path_lengths_are_reported(
     fabric = {"topology": {**shape, "global_ports": 2}}
     folder = run_of(telemetry, fabric, job=[{"pattern": pattern}]).write(tmp_path / "run")
     assert command(["export", "counts", str(folder)]) != 0
-    said = capsys.readouterr().err
-    assert str(folder) in said.replace("\n", "") and "different lengths" in said
+    error = capsys.readouterr().err
+    assert str(folder) in error.replace("\n", "") and "different lengths" in error

@@ -63,18 +63,18 @@ def test_a_receiver_is_where_packets_arrived() -> None:
 def test_one_host_knows_its_own_packets(telemetry: dict[str, Any]) -> None:
     run = run_of({**telemetry, "receivers": True}, messages=30)
     host = run.tables["nodes"]["host_name"][7]
-    one = decode_samples(received_by(run, host))
+    received = decode_samples(received_by(run, host))
     messages = run.tables["messages"].filter(pl.col("dst_rank") == 7)
-    assert one.tables["messages"].equals(messages)
-    assert one.tables["truth"].height == one.tables["counters"].height == 0
-    found = link_estimates(select(one.tables, Selection()))
+    assert received.tables["messages"].equals(messages)
+    assert received.tables["truth"].height == received.tables["counters"].height == 0
+    estimates = link_estimates(select(received.tables, Selection()))
     into = run.tables["links"].filter(pl.col("to_node") & (pl.col("dst") == 7))["link"].item()
-    row = found.filter(pl.col("link") == into).row(0, named=True)
+    row = estimates.filter(pl.col("link") == into).row(0, named=True)
     packets = int(messages["packets"].sum())
     assert row["packets_low"] <= packets <= row["packets_high"]
     # No other ejection link carries its packets.
     others = run.tables["links"].filter(pl.col("to_node") & (pl.col("dst") != 7))["link"]
-    assert not set(found["link"]) & set(others)
+    assert not set(estimates["link"]) & set(others)
 
 
 def test_what_was_added_up_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -95,11 +95,11 @@ def test_commands_show_what_one_host_knows(
     path, host = run.write(tmp_path / "run"), run.tables["nodes"]["host_name"][3]
     out = tmp_path / "counts.csv"
     assert command(["export", "counts", str(path), str(out), "--host", host]) == 0
-    found = pl.read_csv(out)
-    own = link_estimates(received_by(run, host).tables["samples"])
-    assert found["packets"].sum() == pytest.approx(own["packets"].sum())
-    assert (found["congested_low"] <= found["congested"]).all()
-    assert (found["congested"] <= found["congested_high"]).all()
+    exported = pl.read_csv(out)
+    estimates = link_estimates(received_by(run, host).tables["samples"])
+    assert exported["packets"].sum() == pytest.approx(estimates["packets"].sum())
+    assert (exported["congested_low"] <= exported["congested"]).all()
+    assert (exported["congested"] <= exported["congested_high"]).all()
     page = tmp_path / "one.html"
     assert command(["report", str(path), "--host", host, "--out", str(page)]) == 0
     assert page.stat().st_size > 100_000
@@ -201,11 +201,11 @@ def test_receivers_are_distinguished_where_steps_are_skipped() -> None:
     engine = {"skip_repeats": True}
     run = run_of({"receivers": True}, {"fat_tree": TREE}, job=job, engine=engine)
     assert run.tables["skips"].height
-    whole = run_of({"receivers": True}, {"fat_tree": TREE}, job=job)
-    for found in (run, whole):
-        assert found.tables["samples"]["receiver"].null_count() == 0
+    complete = run_of({"receivers": True}, {"fat_tree": TREE}, job=job)
+    for view in (run, complete):
+        assert view.tables["samples"]["receiver"].null_count() == 0
     by = [
-        one.tables["samples"].group_by("receiver").agg(pl.col("hop_weight").sum()).sort("receiver")
-        for one in (run, whole)
+        view.tables["samples"].group_by("receiver").agg(pl.col("hop_weight").sum()).sort("receiver")
+        for view in (run, complete)
     ]
     assert by[0]["hop_weight"].to_numpy() == pytest.approx(by[1]["hop_weight"].to_numpy(), rel=0.2)

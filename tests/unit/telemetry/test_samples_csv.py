@@ -54,26 +54,30 @@ def put(folder: Path, text: str | bytes) -> Path:
 
 
 def test_samples_by_flow(tmp_path: Path, fabric: Fabric) -> None:
-    found = read_samples(put(tmp_path, gzip.compress(FLOWS.encode())), fabric)
-    assert found.samples.schema == pl.Schema(TABLES["samples"].polars_schema)
-    row = found.samples.row(0, named=True)
+    evidence = read_samples(put(tmp_path, gzip.compress(FLOWS.encode())), fabric)
+    assert evidence.samples.schema == pl.Schema(TABLES["samples"].polars_schema)
+    row = evidence.samples.row(0, named=True)
     assert fabric.link_id is not None and fabric.link_id[row["link"]] == "10"
     assert (row["hop_samples"], row["hop_weight"], row["hop_variance"]) == (45, 100, 140)
     congested = ("congested_samples", "congested_weight", "congested_variance")
     assert [row[name] for name in congested] == [15, 40, 80]
     assert row["hop_bytes"] is None
-    flows = found.flows.select("source", "destination", "hop_weight").rows()
+    flows = evidence.flows.select("source", "destination", "hop_weight").rows()
     assert flows == [("10.0.0.1", "10.0.0.2", 80), ("10.0.0.1", "10.0.0.3", 20)]
-    estimate = link_estimates(found.samples).row(0, named=True)
+    estimate = link_estimates(evidence.samples).row(0, named=True)
     assert (estimate["packets"], estimate["fraction"]) == (100.0, 0.4)
     assert estimate["fraction_low"] < 0.4 < estimate["fraction_high"]
 
 
 def test_cumulative_samples_become_windows(tmp_path: Path, fabric: Fabric) -> None:
-    found = read_samples(put(tmp_path, SUMS), fabric)
-    assert found.windows["window"].to_list() == [0, 1, 2]
-    assert (found.windows["end_ns"] - found.windows["start_ns"]).to_list() == [0, 10**9, 10**9]
-    rows = found.samples.filter(pl.col("link") == (fabric.link_id or []).index("10"))
+    evidence = read_samples(put(tmp_path, SUMS), fabric)
+    assert evidence.windows["window"].to_list() == [0, 1, 2]
+    assert (evidence.windows["end_ns"] - evidence.windows["start_ns"]).to_list() == [
+        0,
+        10**9,
+        10**9,
+    ]
+    rows = evidence.samples.filter(pl.col("link") == (fabric.link_id or []).index("10"))
     assert rows["window"].to_list() == [1, 2]
     assert rows["hop_weight"].to_list() == [80, 20]
     # Lengths 2 and 4 occur: the sums of l (l - 1) are those of the flows.
@@ -82,19 +86,23 @@ def test_cumulative_samples_become_windows(tmp_path: Path, fabric: Fabric) -> No
 
 
 def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -> None:
-    found = read_samples(put(tmp_path, RANKS), fabric)
-    assert found.samples.schema == pl.Schema(TABLES["samples"].polars_schema)
-    assert (found.windows["end_ns"] - found.windows["start_ns"]).to_list() == [0, 10**9, 10**9]
+    evidence = read_samples(put(tmp_path, RANKS), fabric)
+    assert evidence.samples.schema == pl.Schema(TABLES["samples"].polars_schema)
+    assert (evidence.windows["end_ns"] - evidence.windows["start_ns"]).to_list() == [
+        0,
+        10**9,
+        10**9,
+    ]
     ten, other = ((fabric.link_id or []).index(name) for name in ("10", "21"))
-    rows = found.samples.filter(pl.col("link") == ten)
+    rows = evidence.samples.filter(pl.col("link") == ten)
     # In the second there is no line of the unknown rank: it had no further samples.
     assert rows["hop_weight"].to_list() == [48, 30, 30]
     assert rows["hop_variance"].to_list() == [48, 30, 30]
     assert rows["hop_bytes"].to_list() == [40800, 30000, 30000]
     assert rows["congested_weight"].to_list() == [0, 10, 0]
     # An estimate below 0 is none, and was none before.
-    assert found.samples.filter(pl.col("link") == other)["hop_weight"].sum() == 0
-    ends = found.flows.filter(pl.col("link") == ten).select("destination", "hop_weight").rows()
+    assert evidence.samples.filter(pl.col("link") == other)["hop_weight"].sum() == 0
+    ends = evidence.flows.filter(pl.col("link") == ten).select("destination", "hop_weight").rows()
     assert ends == [(None, 8.0), ("3", 100.0)]
 
 
@@ -102,16 +110,16 @@ def test_many_times_take_memory_of_their_rows(tmp_path: Path, fabric: Fabric) ->
     # A time and a rank a line: their product would be 10^10.
     lines = (f"{1_800_000_000 + k},{k},10,1,2,2,100,0,0,0" for k in range(100_000))
     head = RANKS.partition("\n")[0]
-    found = read_samples(put(tmp_path, "\n".join([head, *lines, ""])), fabric)
-    assert found.samples["hop_weight"].sum() == 200_000
-    assert found.samples.height == found.windows.height == 100_000
+    evidence = read_samples(put(tmp_path, "\n".join([head, *lines, ""])), fabric)
+    assert evidence.samples["hop_weight"].sum() == 200_000
+    assert evidence.samples.height == evidence.windows.height == 100_000
 
 
 def test_a_truncated_file_is_read_to_its_line(tmp_path: Path, fabric: Fabric) -> None:
-    whole = read_samples(put(tmp_path, RANKS), fabric)
+    complete = read_samples(put(tmp_path, RANKS), fabric)
     for cut in range(2, 40, 7):
-        found = read_samples(put(tmp_path, RANKS[:-cut]), fabric)
-        assert found.samples["hop_weight"].sum() == whole.samples["hop_weight"].sum() + 5
+        truncated = read_samples(put(tmp_path, RANKS[:-cut]), fabric)
+        assert truncated.samples["hop_weight"].sum() == complete.samples["hop_weight"].sum() + 5
     with pytest.raises(SampleError, match=r"column 2 \(rank\)"):
         read_samples(put(tmp_path, RANKS.replace(",3,21", ",-3,21")), fabric)
 

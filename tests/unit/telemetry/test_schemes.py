@@ -40,7 +40,7 @@ def run(
     name: str, links: NDArray[np.uint32], seed: int, bits: int, size: int, levels: int = 0
 ) -> tuple[dict[str, NDArray[np.uint32]], NDArray[np.uint32]]:
     ids = np.random.default_rng(seed).integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
-    found = _core.run_scheme(
+    received = _core.run_scheme(
         name,
         ids,
         np.full(PACKETS, HOPS, np.uint8),
@@ -53,28 +53,28 @@ def run(
         hash="gf",
         field_bits=FIELD,
     )
-    return found, ids
+    return received, ids
 
 
 def counted(
     name: str, links: NDArray[np.uint32], seed: int, bits: int, size: int = 4
 ) -> HashedCounts:
     """Decoded counts of one run of a hashed scheme."""
-    found, ids = run(name, links, seed, bits, size)
-    known = name == "coordinated"
+    received, ids = run(name, links, seed, bits, size)
+    hop_known = name == "coordinated"
     samples = HashedSamples(
-        ids[found["packet"]],
-        found["seen"].astype(np.uint8),
-        found["weight"].astype(np.uint8),
+        ids[received["packet"]],
+        received["seen"].astype(np.uint8),
+        received["weight"].astype(np.uint8),
         bits,
         FIELD,
     )
     stages = []
     for hop in range(HOPS):
         here = np.arange(hop * WIDTH, (hop + 1) * WIDTH, dtype=np.uint32)
-        rows = np.flatnonzero((found["hop"] == hop) | (not known))
+        rows = np.flatnonzero((received["hop"] == hop) | (not hop_known))
         stages.append((rows, one_class(len(rows), here)))
-    return count_links(_core, samples, stages, VALUES, known)
+    return count_links(_core, samples, stages, VALUES, hop_known)
 
 
 @pytest.fixture(scope="module")
@@ -132,10 +132,10 @@ def test_threshold_hides_what_may_be_noise(confidence: float, links, truth) -> N
 def test_full_reservoirs_vary_as_section_3_3_says(slots: int, links, truth) -> None:
     estimates = []
     for seed in range(RUNS):
-        found, _ = run("full", links, seed, 1, slots)
-        whole = ~found["congested"].astype(bool)
-        seen = found["seen"][whole] - np.uint32(1)
-        estimates.append(np.bincount(seen, found["weight"][whole], minlength=len(truth)))
+        received, _ = run("full", links, seed, 1, slots)
+        uncongested = ~received["congested"].astype(bool)
+        seen = received["seen"][uncongested] - np.uint32(1)
+        estimates.append(np.bincount(seen, received["weight"][uncongested], minlength=len(truth)))
     # A slot is one hop of l: N (l − 1) for one, and without replacement (l − n)/n for n.
     variance = truth * (HOPS - slots) / slots
     off = np.array(estimates) - truth
@@ -148,9 +148,9 @@ def test_full_reservoirs_vary_as_section_3_3_says(slots: int, links, truth) -> N
 
 
 def test_two_reservoirs_name_one_of_congested_hops(links) -> None:
-    found, _ = run("full", links, 1, 1, 1, levels=9)
-    congested = found["congested"].astype(bool)
-    assert congested.sum() == PACKETS and (found["weight"] == HOPS).all()
+    received, _ = run("full", links, 1, 1, 1, levels=9)
+    congested = received["congested"].astype(bool)
+    assert congested.sum() == PACKETS and (received["weight"] == HOPS).all()
 
 
 def test_declared_bits() -> None:
@@ -190,16 +190,18 @@ def test_stages_hold_every_path() -> None:
         path = rows[packet, : hops[packet]]
         assert (fabric.link_dst[path[:-1]] == fabric.link_src[path[1:]]).all()
         assert fabric.link_dst[path[-1]] == ends[1, packet]
-    told = np.zeros(3000, int)
+    n_hops = np.zeros(3000, int)
     for stage in fat_tree_stages(fabric):
         at = stage.hop_of(hops)
         passing = np.flatnonzero(at >= 0)
-        told[passing] += 1
-        found = stage.candidates(ends[0, passing], ends[1, passing])
-        for packet, group in zip(passing, found.of_packet, strict=True):
-            members = found.links[int(found.start[group]) : int(found.start[group + 1])]
+        n_hops[passing] += 1
+        candidates = stage.candidates(ends[0, passing], ends[1, passing])
+        for packet, group in zip(passing, candidates.of_packet, strict=True):
+            members = candidates.links[
+                int(candidates.start[group]) : int(candidates.start[group + 1])
+            ]
             assert rows[packet, at[packet]] in members
-    assert (told == hops).all()
+    assert (n_hops == hops).all()
     with pytest.raises(FabricError, match="no leaf, aggregation and core"):
         fat_tree_stages(star(fabric))
     with pytest.raises(ValueError, match="more than 3 links"):

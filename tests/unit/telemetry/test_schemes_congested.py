@@ -33,7 +33,7 @@ def counts(
     out = np.zeros((2, RUNS, len(VALUES)))
     for seed in range(RUNS):
         ids = np.random.default_rng(seed).integers(0, 1 << FIELD, PACKETS, dtype=np.uint32)
-        found = _core.run_scheme(
+        received = _core.run_scheme(
             name,
             ids,
             np.full(PACKETS, HOPS, np.uint8),
@@ -47,15 +47,21 @@ def counts(
             field_bits=FIELD,
         )
         for congested in (False, True):
-            rows = found["congested"].astype(bool) == congested
-            seen, weight = found["seen"][rows], found["weight"][rows]
+            rows = received["congested"].astype(bool) == congested
+            seen, weight = received["seen"][rows], received["weight"][rows]
             if name == "full":
                 seen = seen - np.uint32(1)
                 out[int(congested), seed] = np.bincount(seen, weight, minlength=len(VALUES))
             else:
-                own = ids[found["packet"][rows]]
+                packet_ids = ids[received["packet"][rows]]
                 out[int(congested), seed] = _core.decode(
-                    own, seen.astype(np.uint8), weight.astype(np.uint8), VALUES, 1, FIELD, "auto"
+                    packet_ids,
+                    seen.astype(np.uint8),
+                    weight.astype(np.uint8),
+                    VALUES,
+                    1,
+                    FIELD,
+                    "auto",
                 )
     return out[0], out[1]
 

@@ -30,7 +30,7 @@ def fractions(
     out = []
     for seed in range(runs):
         ids = np.random.default_rng(seed).integers(0, 1 << FIELD, packets, dtype=np.uint32)
-        found = _core.run_scheme(
+        received = _core.run_scheme(
             name,
             ids,
             np.full(packets, HOPS, np.uint8),
@@ -45,15 +45,15 @@ def fractions(
         )
         counts = []
         for congested in (False, True):
-            rows = found["congested"].astype(bool) == congested
-            seen, weight = found["seen"][rows], found["weight"][rows]
+            rows = received["congested"].astype(bool) == congested
+            seen, weight = received["seen"][rows], received["weight"][rows]
             if name == "full":
                 counts.append(np.bincount(seen - np.uint32(1), weight, minlength=len(n)))
             else:
-                own = ids[found["packet"][rows]]
+                packet_ids = ids[received["packet"][rows]]
                 counts.append(
                     _core.decode(
-                        own,
+                        packet_ids,
                         seen.astype(np.uint8),
                         weight.astype(np.uint8),
                         values,
@@ -69,18 +69,18 @@ def fractions(
 @pytest.mark.parametrize("chance", [0.2, 0.7])
 def test_one_bit_in_one_reservoir(chance: float) -> None:
     packets, runs = 60_000, 60
-    found, truth, n, congested_hops, _ = fractions("compact", packets, runs, chance)
+    estimates, truth, n, congested_hops, _ = fractions("compact", packets, runs, chance)
     closed = one_reservoir_one_bit(truth, n, HOPS, packets, congested_hops)
     # 1200 squared deviations: within 4 √(2 / 1200), and the first order's few per cent.
-    assert (((found - truth) ** 2) / closed).mean() == pytest.approx(1.0, abs=0.2)
+    assert (((estimates - truth) ** 2) / closed).mean() == pytest.approx(1.0, abs=0.2)
 
 
 def test_whole_links_in_two_reservoirs() -> None:
-    found, truth, n, _, hops = fractions("full", 20_000, 60, 0.5)
+    estimates, truth, n, _, hops = fractions("full", 20_000, 60, 0.5)
     # Size-biased: a link's congested packets have more congested hops than others.
     mean = float((hops * hops).sum() / hops.sum())
     closed = two_reservoirs(truth, n, HOPS, mean)
-    assert (((found - truth) ** 2) / closed).mean() == pytest.approx(1.0, abs=0.2)
+    assert (((estimates - truth) ** 2) / closed).mean() == pytest.approx(1.0, abs=0.2)
 
 
 def test_which_is_better() -> None:

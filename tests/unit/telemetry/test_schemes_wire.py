@@ -99,15 +99,15 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     assert write_pcap(path, [(5, IbPacket(1, 2, 3, 4)), (7, IbPacket(1, 2, 4, 5))]) == 2
     with pytest.raises(TraceError, match="exists"):
         write_pcap(path, [])
-    whole = path.read_bytes()
-    path.write_bytes(whole[:48] + bytes([2]) + whole[49:])
+    contents = path.read_bytes()
+    path.write_bytes(contents[:48] + bytes([2]) + contents[49:])
     with pytest.raises(TraceError, match="ERF record type 2"):
         list(read_pcap(path))
     for cut, message in ((10, "no little-endian pcap"), (30, "record header"), (50, "in a packet")):
-        path.write_bytes(whole[:cut])
+        path.write_bytes(contents[:cut])
         with pytest.raises(TraceError, match=message):
             list(read_pcap(path))
-    path.write_bytes(whole[:60] + bytes([whole[60] ^ 1]) + whole[61:])
+    path.write_bytes(contents[:60] + bytes([contents[60] ^ 1]) + contents[61:])
     with pytest.raises(TraceError, match="packet 0"):
         list(read_pcap(path))
     with pytest.raises(TraceError, match="cannot be read"):
@@ -145,14 +145,14 @@ def test_tshark_dissects_it(tmp_path: Path) -> None:
         text = json.dumps(row["_source"]["layers"])
         assert "infiniband" in row["_source"]["layers"]["frame"]["frame.protocols"], text
         assert '"_ws.malformed"' not in text
-        found = leaves(row["_source"]["layers"]["infiniband"])
-        assert int(found["infiniband.bth.psn"]) == packet.psn
-        assert int(found["infiniband.lrh.slid"], 0) == packet.source_lid
-        assert int(found["infiniband.lrh.dlid"], 0) == packet.destination_lid
+        fields = leaves(row["_source"]["layers"]["infiniband"])
+        assert int(fields["infiniband.bth.psn"]) == packet.psn
+        assert int(fields["infiniband.lrh.slid"], 0) == packet.source_lid
+        assert int(fields["infiniband.lrh.dlid"], 0) == packet.destination_lid
         wire = encode(packet)
-        assert int(found["infiniband.bth"].split(":")[4], 16) == wire[12]
-        assert int(found["infiniband.invariant.crc"], 0) == int.from_bytes(wire[-6:-2])
-        assert int(found["infiniband.variant.crc"], 0) == int.from_bytes(wire[-2:])
+        assert int(fields["infiniband.bth"].split(":")[4], 16) == wire[12]
+        assert int(fields["infiniband.invariant.crc"], 0) == int.from_bytes(wire[-6:-2])
+        assert int(fields["infiniband.variant.crc"], 0) == int.from_bytes(wire[-2:])
 
 
 def leaves(tree: object) -> dict[str, str]:

@@ -46,7 +46,7 @@ def test_the_stated_variance_is_that_of_the_errors(telemetry: dict[str, Any]) ->
 
 def test_another_slot_reduces_the_variance_as_derived() -> None:
     """N (l/m − 1): paths of five switches have variances 4, 3/2, 2/3 and 1/4 a packet, and 0."""
-    found = []
+    variances = []
     for slots in (1, 2, 3, 4, 5):
         run = run_of({"scheme": "full", "slots": slots, "packets": 10**6})
         counts = decode_link_counts(run)
@@ -54,9 +54,9 @@ def test_another_slot_reduces_the_variance_as_derived() -> None:
         middle = run.tables["links"].sort("link")["tier"].to_numpy() == 2
         # Links to and from cores only occur on paths of five switches.
         packets, variance = counts.packets.packets[middle], counts.packets.variance[middle]
-        found.append(variance.sum() / packets.sum())
+        variances.append(variance.sum() / packets.sum())
         assert counts.packets.packets[middle].sum() > 0
-    assert found == pytest.approx([4.0, 1.5, 2 / 3, 0.25, 0.0])
+    assert variances == pytest.approx([4.0, 1.5, 2 / 3, 0.25, 0.0])
     truth = truth_of(run)["observed_packets"].to_numpy()
     assert (counts.packets.packets == truth)[counts.counted].all()
 

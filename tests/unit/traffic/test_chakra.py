@@ -34,8 +34,8 @@ def test_the_astra_sim_ring_moves_shares_twice() -> None:
     # Every send but the first of a rank follows the receive of what it passes on.
     assert operations(program, 3)[:5] == ["ISEND", "IRECV", "WAIT", "COMPUTE", "ISEND"]
     assert run_blocking(program)
-    one = read_trace(folder / "custom_allreduce.5.et")
-    assert np.array_equal(one.kind, program.kind)
+    single = read_trace(folder / "custom_allreduce.5.et")
+    assert np.array_equal(single.kind, program.kind)
 
 
 def test_dependencies_by_control_and_by_data_are_kept(tmp_path: Path) -> None:
@@ -93,39 +93,41 @@ def test_a_node_that_does_not_fit_is_named(
     tmp_path: Path, nodes: list[bytes], message: str
 ) -> None:
     path = write(tmp_path, nodes, [compute(0, 1)])
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path / "step.0.et"
-    assert (got.value.place or "").startswith("node ")
-    assert got.value.remedy
+    assert caught.value.file == path / "step.0.et"
+    assert (caught.value.place or "").startswith("node ")
+    assert caught.value.remedy
 
 
 def test_a_trace_cut_within_a_node_is_refused(tmp_path: Path) -> None:
     nodes = [compute(0, 3), send(1, 1, 50, 2, after=[0])]
     path = write(tmp_path, nodes, [receive(0, 0, 50, 2)])
     file = path / "step.0.et"
-    whole = file.read_bytes()
-    begins = np.cumsum([len(one) + len(varint(len(one))) for one in (METADATA, *nodes)]).tolist()
-    for length in range(1, len(whole)):
-        file.write_bytes(whole[:length])
+    contents = file.read_bytes()
+    begins = np.cumsum(
+        [len(message) + len(varint(len(message))) for message in (METADATA, *nodes)]
+    ).tolist()
+    for length in range(1, len(contents)):
+        file.write_bytes(contents[:length])
         if length == begins[1]:
             # Whole nodes: what is missing shows as a message without a partner.
             assert "1 receives without a matching send are left out" in read_trace(path).notes
             continue
-        with pytest.raises(TraceError) as got:
+        with pytest.raises(TraceError) as caught:
             read_trace(path, format="chakra")
-        assert got.value.file == file
-        assert got.value.remedy
+        assert caught.value.file == file
+        assert caught.value.remedy
 
 
 def test_a_damaged_trace_gives_no_traceback(tmp_path: Path) -> None:
     path = write(tmp_path, [compute(0, 3), send(1, 1, 50, 2, after=[0])], [receive(0, 0, 50, 2)])
     file = path / "step.0.et"
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     generator = np.random.default_rng(3)
     for _ in range(200):
-        damaged = bytearray(whole)
-        for at in generator.integers(0, len(whole), 2):
+        damaged = bytearray(contents)
+        for at in generator.integers(0, len(contents), 2):
             damaged[at] = generator.integers(0, 256)
         file.write_bytes(damaged)
         try:

@@ -134,7 +134,7 @@ def test_summed_tracer_totals_become_call_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("MPI_Alreduce", 4, 0, 0, 8, 8), "MPI_Allreduce"),
         (("MPI_Bcast", 4, 4, 0, 8, 8), "rank 4"),
@@ -142,8 +142,8 @@ def test_summed_tracer_totals_become_call_bytes() -> None:
         (("MPI_Bcast", 4, 0, 0, -8, 8), "-8"),
     ],
 )
-def test_mistakes_are_named(args: tuple[str, int, int, int, int, int], said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_mistakes_are_named(args: tuple[str, int, int, int, int, int], message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         schedule(*args)
 
 
@@ -166,8 +166,8 @@ def test_sums_of_a_reduction_become_its_vector(size: int) -> None:
 
     allreduce = schedule("MPI_Allreduce", size, 0, 0, vector, vector)
     assert decoded("MPI_Allreduce", everyone, everyone) == allreduce
-    whole = schedule("MPI_Reduce_scatter_block", size, 0, 0, 0, vector)
-    assert decoded("MPI_Reduce_scatter_block", everyone, everyone) == whole
+    steps = schedule("MPI_Reduce_scatter_block", size, 0, 0, 0, vector)
+    assert decoded("MPI_Reduce_scatter_block", everyone, everyone) == steps
     for me in range(size):
         scan = schedule("MPI_Scan", size, me, 0, vector, vector)
         for call, kept in (("MPI_Scan", 1), ("MPI_Exscan", 0)):

@@ -73,15 +73,15 @@ def test_the_test_trace_of_dumpi_adds_up() -> None:
 @pytest.mark.data
 def test_binary_and_text_say_the_same() -> None:
     """dumpi2ascii made the text of the binary file."""
-    one, two = (
+    of_binary, of_text = (
         everything([real(f"{SAMPLE}/testtrace-0000.{kind}")] * 4) for kind in ("bin", "txt")
     )
     for table in ("posts", "computes", "collectives"):
-        assert len(one[table]["rank"]) > 0
-        for name, column in one[table].items():
-            assert np.array_equal(column, two[table][name]), name
-    assert one["labels"] == two["labels"]
-    assert one["inside_ns"] == two["inside_ns"]
+        assert len(of_binary[table]["rank"]) > 0
+        for name, column in of_binary[table].items():
+            assert np.array_equal(column, of_text[table][name]), name
+    assert of_binary["labels"] == of_text["labels"]
+    assert of_binary["inside_ns"] == of_text["inside_ns"]
 
 
 @pytest.mark.data
@@ -93,9 +93,9 @@ def test_one_rank_of_four_is_refused() -> None:
 def test_rank_counts_are_compared_with_recorded_ones(tmp_path: Path) -> None:
     write(tmp_path, [(20, 21, "MPI_Comm_size", {"comm": WORLD, "size": 4})])
     (tmp_path / "run.meta").unlink()
-    with pytest.raises(TraceError, match="the run had 4 ranks, but there are files of 1") as got:
+    with pytest.raises(TraceError, match="the run had 4 ranks, but there are files of 1") as caught:
         read_trace(tmp_path / "run-0000.bin")
-    assert got.value.file == tmp_path / "run-0000.bin"
+    assert caught.value.file == tmp_path / "run-0000.bin"
 
 
 EXCHANGE: list[Script] = [
@@ -134,10 +134,10 @@ EXCHANGE: list[Script] = [
 def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
     for kind in ("binary", "words"):
         (tmp_path / kind).mkdir()
-    one = read_trace(write(tmp_path / "binary", *EXCHANGE))
+    of_binary = read_trace(write(tmp_path / "binary", *EXCHANGE))
     write(tmp_path / "words", *EXCHANGE, as_text=True)
-    two = read_trace(tmp_path / "words")
-    assert operations(one, 0) == [
+    of_text = read_trace(tmp_path / "words")
+    assert operations(of_binary, 0) == [
         ("COMPUTE", -1, 10_000),
         ("ISEND", 1, 20),
         ("IRECV", 1, 24),
@@ -148,8 +148,8 @@ def test_text_and_binary_compile_to_the_same_program(tmp_path: Path) -> None:
         ("WAIT", -1, 2),
     ]
     for rank in (0, 1):
-        assert operations(one, rank) == operations(two, rank)
-    assert [label.call for label in one.labels] == [label.call for label in two.labels]
+        assert operations(of_binary, rank) == operations(of_text, rank)
+    assert [label.call for label in of_binary.labels] == [label.call for label in of_text.labels]
 
 
 def test_ranks_of_a_split_communicator_are_translated(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_persistent_requests_send_at_every_start(tmp_path: Path) -> None:
         return [first, *((now, now + 1, name, {"request": 8}) for now, name in steps)]
 
     program = read_trace(write(tmp_path, script("MPI_Send_init"), script("MPI_Recv_init")))
-    assert [one[0] for one in operations(program, 0) if one[0] != "COMPUTE"] == [
+    assert [operation[0] for operation in operations(program, 0) if operation[0] != "COMPUTE"] == [
         "ISEND",
         "WAIT",
         "ISEND",
@@ -196,7 +196,7 @@ def test_persistent_requests_send_at_every_start(tmp_path: Path) -> None:
 
 def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
     def script(rank: int) -> Script:
-        given = {
+        arguments = {
             "commsize": 2,
             "sendcounts": [1, 2 + rank],
             "senddispls": [0, 0],
@@ -206,7 +206,7 @@ def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
             "recvtype": INT,
             "comm": WORLD,
         }
-        return [(20, 30, "MPI_Alltoallv", given)]
+        return [(20, 30, "MPI_Alltoallv", arguments)]
 
     program = read_trace(write(tmp_path, script(0), script(1)))
     sends = program.kind == Op.ISEND
@@ -215,18 +215,18 @@ def test_counts_of_alltoallv_are_those_of_each_pair(tmp_path: Path) -> None:
 
 def test_an_unknown_communicator_is_refused_by_name(tmp_path: Path) -> None:
     path = write(tmp_path, [(20, 21, "MPI_Send", message(1, 1, comm=77))], [])
-    with pytest.raises(TraceError, match="communicator 77 is used before it is created") as got:
+    with pytest.raises(TraceError, match="communicator 77 is used before it is created") as caught:
         read_trace(path)
-    assert got.value.file == path / "run-0000.bin"
-    assert (got.value.place or "").startswith("byte ")
+    assert caught.value.file == path / "run-0000.bin"
+    assert (caught.value.place or "").startswith("byte ")
 
 
 def test_missing_ranks_and_old_versions_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, [], [], [])
     (path / "run-0002.bin").write_bytes(binary([], (0, 6, 1)))
-    with pytest.raises(TraceError, match=r"version 0\.6\.1, older than") as got:
+    with pytest.raises(TraceError, match=r"version 0\.6\.1, older than") as caught:
         read_trace(path)
-    assert "dumpi2ascii" in (got.value.remedy or "")
+    assert "dumpi2ascii" in (caught.value.remedy or "")
     (path / "run-0002.bin").unlink()
     with pytest.raises(TraceError, match="numprocs=3, and there are files of 2"):
         read_trace(path)
@@ -257,17 +257,17 @@ def test_text_that_does_not_fit_is_refused(
     for rank, script in enumerate(([], EXCHANGE[1][1:2])):
         lines = text(script)
         (tmp_path / f"run-{rank}.txt").write_text(lines.replace(before, after))
-    with pytest.raises(TraceError, match=message_) as got:
+    with pytest.raises(TraceError, match=message_) as caught:
         read_trace(tmp_path)
-    assert got.value.file in (tmp_path / "run-1.txt", tmp_path / "run-0.txt")
-    assert got.value.remedy
+    assert caught.value.file in (tmp_path / "run-1.txt", tmp_path / "run-0.txt")
+    assert caught.value.remedy
 
 
 def test_text_cut_within_the_calls_is_refused(tmp_path: Path) -> None:
-    whole = text([(20, 30, "MPI_Barrier", {"comm": WORLD})])
+    contents = text([(20, 30, "MPI_Barrier", {"comm": WORLD})])
     file = tmp_path / "run-0.txt"
-    for length in range(whole.index("Total keyvals"), 0, -1):
-        file.write_text(whole[: length - 1])
-        with pytest.raises(TraceError) as got:
+    for length in range(contents.index("Total keyvals"), 0, -1):
+        file.write_text(contents[: length - 1])
+        with pytest.raises(TraceError) as caught:
             read_trace(file, format="dumpi")
-        assert got.value.remedy
+        assert caught.value.remedy

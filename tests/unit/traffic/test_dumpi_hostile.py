@@ -93,7 +93,7 @@ def _rich(rank: int) -> Script:
         ),
         ("MPI_Allreduce", {"count": 1, "datatype": INT, "op": 1, "comm": 9}),
     ]
-    return [(20 * at + 20, 20 * at + 30, *one) for at, one in enumerate(calls)]
+    return [(20 * at + 20, 20 * at + 30, *call) for at, call in enumerate(calls)]
 
 
 def test_thousands_of_damaged_files_end_cleanly(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_an_undamaged_file_is_read(tmp_path: Path) -> None:
 def test_a_binary_file_cut_anywhere_is_refused(tmp_path: Path, length: int) -> None:
     file = tmp_path / "run-0.bin"
     file.write_bytes(binary([])[:-1][:length])
-    with pytest.raises(TraceError) as got:
+    with pytest.raises(TraceError) as caught:
         read_trace(file, format="dumpi")
-    assert got.value.remedy
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_impossible_calls_are_refused_with_place(
     tmp_path: Path, script: Script, message: str
 ) -> None:
     path = write(tmp_path, script)
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path / "run-0000.bin"
+    assert caught.value.file == path / "run-0000.bin"
     # The call stands behind the mark, two times and MPI_Init.
-    assert got.value.place == f"byte {8 + 8 + 5 + 24 + 13}"
-    assert got.value.remedy
+    assert caught.value.place == f"byte {8 + 8 + 5 + 24 + 13}"
+    assert caught.value.remedy
 
 
 def test_endless_communicators_are_refused(tmp_path: Path) -> None:
@@ -176,14 +176,16 @@ def test_performance_counters_are_skipped(tmp_path: Path) -> None:
     counted[at + 2] |= 128
     counted[at + 5 + 24 : at + 5 + 24] = b"\x02" + bytes(32)
     end = len(counted) - 56
-    parts = [one + 33 if one > at else one for one in struct.unpack_from(">7Q", counted, end)]
+    parts = [
+        offset + 33 if offset > at else offset for offset in struct.unpack_from(">7Q", counted, end)
+    ]
     counted[end:] = struct.pack(">7Q", *parts)
     (tmp_path / "run-0.bin").write_bytes(bytes(counted))
     (tmp_path / "plain-0.bin").write_bytes(plain)
-    found = (everything([tmp_path / name]) for name in ("run-0.bin", "plain-0.bin"))
-    one, two = (dict(each["inside_ns"]) for each in found)
-    assert one == two
-    assert one["MPI_Barrier"] == 11
+    tables = (everything([tmp_path / name]) for name in ("run-0.bin", "plain-0.bin"))
+    with_counters, without_counters = (dict(each["inside_ns"]) for each in tables)
+    assert with_counters == without_counters
+    assert with_counters["MPI_Barrier"] == 11
 
 
 @pytest.mark.data
@@ -216,11 +218,11 @@ def test_the_real_trace_matches_an_independent_decoder() -> None:
             at += arguments[number]
             if number in (1, 13) and mask & 3:
                 at += 4 + 14 * struct.unpack_from(">i", data, at)[0]
-    found = everything(files)
-    computes, posts = found["computes"], found["posts"]
+    tables = everything(files)
+    computes, posts = tables["computes"], tables["posts"]
     names = ("rank", "position", "ps")
     assert list(zip(*(computes[name].tolist() for name in names), strict=True)) == gaps
-    tags = [found["labels"][label][2] for label in posts["label"].tolist()]
+    tags = [tables["labels"][label][2] for label in posts["label"].tolist()]
     names = ("rank", "position", "is_send", "peer", "size")
     assert list(zip(*(posts[name].tolist() for name in names), tags, strict=True)) == rings
     assert len(rings) >= 8

@@ -12,7 +12,7 @@ import pytest
 from tailback.errors import TraceError
 from tailback.evidence import has_times, measure
 from tailback.traffic.readers import read_trace, timed_reader
-from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, with_init_and_finalize
 from tests.factories.dumpi_traces import WORLD as WORLD_HANDLE
 from tests.factories.dumpi_traces import Recorder, binary, write
 from tests.factories.evidence_traces import collective, receive, send
@@ -36,20 +36,23 @@ def test_otf2_and_dumpi_give_the_same_run(
 ) -> None:
     scripts = Exchange(seed).scripts
     hosts = ["h0", "h1", "h2", "h3"]
-    one = measure(otf2([whole(script) for script in scripts], COMMS, hosts=hosts), environment={})
+    of_otf2 = measure(
+        otf2([with_init_and_finalize(script) for script in scripts], COMMS, hosts=hosts),
+        environment={},
+    )
     (tmp_path / "dumpi").mkdir()
     made = dumpi_scripts(scripts, COMMS, any_source=any_source)
     folder = write(
         tmp_path / "dumpi", *made, of=[Recorder(host) for host in hosts], as_text=as_text
     )
-    two = measure(folder, environment={})
-    expected, found = comparable(one), comparable(two)
+    of_dumpi = measure(folder, environment={})
+    expected, dumpi_tables = comparable(of_otf2), comparable(of_dumpi)
     for name in ("calls", "transfers", "collectives", "waits", "split", "hosts"):
-        assert found[name] == expected[name], name
-    assert len(one.tables["transfers"]) == 6 * (4 + 8 + 2 + 4)
-    assert set(two.tables["transfers"]["source"]) == {"measured"}
-    left = one.measured.model_copy(update={"notes": []})
-    assert two.measured.model_copy(update={"notes": []}) == left
+        assert dumpi_tables[name] == expected[name], name
+    assert len(of_otf2.tables["transfers"]) == 6 * (4 + 8 + 2 + 4)
+    assert set(of_dumpi.tables["transfers"]["source"]) == {"measured"}
+    left = of_otf2.measured.model_copy(update={"notes": []})
+    assert of_dumpi.measured.model_copy(update={"notes": []}) == left
 
 
 def two_ranks(tmp_path: Path, *of: Recorder, as_text: bool = False) -> Path:
@@ -141,12 +144,12 @@ def test_the_busiest_threads_time_is_split(tmp_path: Path, as_text: bool) -> Non
 
 def test_receives_without_status_are_matched_and_marked(tmp_path: Path) -> None:
     message = {"count": 3, "datatype": 2, "comm": WORLD_HANDLE, "tag": 4}
-    one = [
+    sends = [
         (20, 30, "MPI_Send", {**message, "dest": 1}),
         (40, 50, "MPI_Send", {**message, "dest": 1, "tag": 5}),
     ]
-    two = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
-    run = measure(write(tmp_path, one, two), environment={})
+    receives = [(20, 40, "MPI_Recv", {**message, "source": -1, "tag": -1, "status": []})]
+    run = measure(write(tmp_path, sends, receives), environment={})
     assert run.tables["transfers"]["source"].to_list() == ["inferred"]
     assert any("does not record the source of 1 receives" in note for note in run.measured.notes)
     assert any("1 sends and receives have no other end" in note for note in run.measured.notes)
@@ -181,9 +184,9 @@ def test_what_compiling_refuses_measuring_refuses(tmp_path: Path) -> None:
     (path / "run-0001.bin").write_bytes(binary([])[:-9])
     messages = []
     for read in (read_trace, measure):
-        with pytest.raises(TraceError) as got:
+        with pytest.raises(TraceError) as caught:
             read(path)  # type: ignore[operator]
-        messages.append((str(got.value), got.value.place, got.value.remedy))
+        messages.append((str(caught.value), caught.value.place, caught.value.remedy))
     assert messages[0] == messages[1]
 
 

@@ -123,7 +123,7 @@ def test_more_ranks_send_what_their_recording_has(
     wanted: tuple[int, ...],
 ) -> None:
     small, large = (
-        stencil(RankGrid(one, periodic), offsets, creator=creator) for one in (extents, wanted)
+        stencil(RankGrid(dims, periodic), offsets, creator=creator) for dims in (extents, wanted)
     )
     program = read_trace(build(small, creator=creator), ranks=ranks)
     recorded = read_trace(build(large, creator=creator))
@@ -149,7 +149,7 @@ def with_send(
     scripts: list[Script], rank: int, number: int, event: tuple[Any, ...]
 ) -> list[Script]:
     """The scripts with another event in place of one that sends."""
-    sends = [at for at, one in enumerate(scripts[rank]) if one[1] == "mpi_isend"]
+    sends = [at for at, record in enumerate(scripts[rank]) if record[1] == "mpi_isend"]
     time = scripts[rank][sends[number]][0]
     scripts[rank][sends[number]] = (time, *event)
     return scripts
@@ -157,10 +157,10 @@ def with_send(
 
 def swapped(scripts: list[Script], rank: int) -> list[Script]:
     """The scripts with the first two sends of a rank in the other order."""
-    one, other = (at for at, event in enumerate(scripts[rank]) if event[1] == "mpi_isend")
+    first_at, other = (at for at, event in enumerate(scripts[rank]) if event[1] == "mpi_isend")
     script = scripts[rank]
-    (t1, *first), (t2, *second) = script[one], script[other]
-    script[one], script[other] = (t1, *second), (t2, *first)
+    (t1, *first), (t2, *second) = script[first_at], script[other]
+    script[first_at], script[other] = (t1, *second), (t2, *first)
     return scripts
 
 
@@ -217,7 +217,7 @@ def test_extrapolated_time_is_that_of_a_recording(build: Build) -> None:
         build(stencil(RankGrid(extents, (False, False)), FACES_2D)) for extents in ((4, 4), (8, 8))
     )
     # Communication alone: the computation of other ranks differs.
-    one, other = (
+    extrapolated_ps, other = (
         simulate(
             prepare(
                 parse(
@@ -230,14 +230,14 @@ def test_extrapolated_time_is_that_of_a_recording(build: Build) -> None:
         ).elapsed_ps
         for trace, ranks in ((small, {"ranks": "64"}), (large, {}))
     )
-    assert one == other
+    assert extrapolated_ps == other
 
 
 def test_demo_of_eztrace_runs_on_more_ranks() -> None:
     program = read_trace(ROOT / "examples" / "demo" / "trace", ranks="8x8x16")
     recorded = read_trace(ROOT / "examples" / "demo" / "trace")
     assert (program.n_ranks, program.grid) == (1024, (8, 8, 16))
-    sizes = [set(np.unique(one.amount[one.sends]).tolist()) for one in (program, recorded)]
+    sizes = [set(np.unique(traced.amount[traced.sends]).tolist()) for traced in (program, recorded)]
     assert sizes[0] == sizes[1]
 
 

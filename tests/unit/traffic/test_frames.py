@@ -23,16 +23,16 @@ def test_both_forms_of_calipers_json_agree(tmp_path: Path) -> None:
         '{"columns":["mpi.rank","mpi.msg.dst","mpi.msg.size"],'
         '"data":[[0,1,40],[0,1,40],[0,1,40],[1,0,7]]}'
     )
-    one = read_trace(written(tmp_path, "a.json", CALIPER))
+    first = read_trace(written(tmp_path, "a.json", CALIPER))
     other = read_trace(written(tmp_path, "b.json", split))
-    for program in (one, other):
+    for program in (first, other):
         _, _, nbytes = program.traffic_matrix()
         assert nbytes.tolist() == [120, 7]
-    assert any("2 messages on communicators other" in note for note in one.notes)
+    assert any("2 messages on communicators other" in note for note in first.notes)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('"mpi.msg.dst":1', '"mpi.msg.dst":-1', "a message from rank 0 to rank -1"),
         ('"mpi.msg.dst":1', '"mpi.msg.dst":[1]', "is not a whole number"),
@@ -45,12 +45,12 @@ def test_both_forms_of_calipers_json_agree(tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_export_of_caliper_is_refused(
-    old: str, new: str, said: str, tmp_path: Path
+    old: str, new: str, message: str, tmp_path: Path
 ) -> None:
     file = written(tmp_path, "a.json", CALIPER.replace(old, new))
-    with pytest.raises(TraceError, match=said) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         READERS["caliper"].read(file)
-    assert got.value.file == file and got.value.remedy
+    assert caught.value.file == file and caught.value.remedy
 
 
 def test_a_parquet_frame_equals_its_csv(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_parquet_frame_equals_its_csv(tmp_path: Path) -> None:
         column.tolist() for column in parquet.traffic_matrix()
     ]
     assert any("1 messages on communicators other than the first" in note for note in csv.notes)
-    whole = (tmp_path / "events.parquet").read_bytes()
-    for length in range(0, len(whole), 97):
-        (tmp_path / "events.parquet").write_bytes(whole[:length])
+    contents = (tmp_path / "events.parquet").read_bytes()
+    for length in range(0, len(contents), 97):
+        (tmp_path / "events.parquet").write_bytes(contents[:length])
         with pytest.raises(TraceError):
             READERS["pipit"].read(tmp_path / "events.parquet")
 
@@ -87,7 +87,7 @@ def test_a_frame_of_calls_names_missing_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("'receiver': 1", "'receiver': None", "is not a whole number"),
         ("'receiver': 1", "'receiver': __import__('os')", "are no attributes"),
@@ -98,18 +98,18 @@ def test_a_frame_of_calls_names_missing_columns(tmp_path: Path) -> None:
         ("10,Enter", "10,Enter,more", "another number of fields"),
     ],
 )
-def test_a_hostile_frame_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_hostile_frame_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, "a.csv", PIPIT.replace(old, new, 1))
-    with pytest.raises(TraceError, match=said) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(file)
-    assert got.value.file == file and got.value.remedy
+    assert caught.value.file == file and caught.value.remedy
 
 
 def test_a_truncated_frame_is_read_or_refused(tmp_path: Path) -> None:
-    whole = PIPIT.encode()
+    contents = PIPIT.encode()
     generator = np.random.default_rng(3)
     for turn in range(200):
-        data = bytearray(whole[: len(whole) - turn])
+        data = bytearray(contents[: len(contents) - turn])
         for at in generator.integers(0, len(data), turn % 3):
             data[at] = generator.integers(0, 256)
         (tmp_path / "a.csv").write_bytes(data)

@@ -76,8 +76,8 @@ def test_what_is_required_is_waited_for_right_before(tmp_path: Path) -> None:
 
 def test_dependencies_decide_the_order(tmp_path: Path) -> None:
     """In the order of the file each rank would wait for a message the other sends later."""
-    one = "w: calc 1; w requires r; r: recv 4b from {0} tag 0; s: send 4b to {0} tag 0"
-    program = read_trace(schedule(tmp_path, one.format(1), one.format(0)))
+    rank = "w: calc 1; w requires r; r: recv 4b from {0} tag 0; s: send 4b to {0} tag 0"
+    program = read_trace(schedule(tmp_path, rank.format(1), rank.format(0)))
     assert operations(program, 0) == [
         "IRECV 4>1",
         "ISEND 4>1",
@@ -174,14 +174,14 @@ def test_any_source_replies_do_not_block(tmp_path: Path) -> None:
     answers = "; ".join(
         f"a{k}: send 16b to {k + 1} tag 9; a{k} requires r{clients - 1}" for k in range(clients)
     )
-    one = (
+    client = (
         "c: calc {0}; q: send 8b to 0 tag {0}; q requires c; p: recv 16b from 0 tag 9; p requires q"
     )
     program = read_trace(
         schedule(
             tmp_path,
             f"s: calc 1; {server}; {answers}",
-            *(one.format(9 - k) for k in range(clients)),
+            *(client.format(9 - k) for k in range(clients)),
         )
     )
     received = program.peer[: int(program.rank_start[1])][
@@ -213,9 +213,9 @@ def test_a_text_in_pieces_reads_as_one(tmp_path: Path, size: int) -> None:
     path = tmp_path / "text"
     for text in (b"", b"a", b"\n", b"ab\n\ncde\nf", b"ab\n"):
         path.write_bytes(text)
-        found = list(pieces(path, size))
-        assert b"".join(found) == text
-        assert all(piece.endswith(b"\n") for piece in found[:-1])
+        parts = list(pieces(path, size))
+        assert b"".join(parts) == text
+        assert all(piece.endswith(b"\n") for piece in parts[:-1])
 
 
 def test_comments_may_span_the_pieces_of_a_text() -> None:
@@ -246,11 +246,11 @@ def test_comments_may_span_the_pieces_of_a_text() -> None:
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path: Path, ops: str, message: str) -> None:
     path = schedule(tmp_path, ops, "calc 1")
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path
-    assert got.value.place == f"line {4 + ops.count('; ')}"
-    assert got.value.remedy
+    assert caught.value.file == path
+    assert caught.value.place == f"line {4 + ops.count('; ')}"
+    assert caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -267,10 +267,10 @@ def test_operations_that_wait_for_each_other_are_refused(
     tmp_path: Path, ranks: tuple[str, str]
 ) -> None:
     path = schedule(tmp_path, *ranks)
-    with pytest.raises(TraceError, match="waits for itself") as got:
+    with pytest.raises(TraceError, match="waits for itself") as caught:
         read_trace(path)
-    assert got.value.file == path
-    assert got.value.place
+    assert caught.value.file == path
+    assert caught.value.place
 
 
 @pytest.mark.parametrize(
@@ -293,6 +293,6 @@ def test_operations_that_wait_for_each_other_are_refused(
 def test_blocks_that_do_not_fit_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "test.goal"
     path.write_text(text)
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path
+    assert caught.value.file == path

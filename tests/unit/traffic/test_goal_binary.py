@@ -77,13 +77,13 @@ def test_txt2bin_output_gives_its_inputs_program(tmp_path: Path) -> None:
             "LogGOPSim's txt2bin is not on PATH: build it from src/LogGOPSim, which needs "
             "re2c and gengetopt"
         )
-    own = tmp_path / "own.goal"
-    own.write_text(TEXT)
-    for text in (own, real("loggopsim-goal/src/LogGOPSim/binary_tree_32.goal")):
+    minimal = tmp_path / "own.goal"
+    minimal.write_text(TEXT)
+    for text in (minimal, real("loggopsim-goal/src/LogGOPSim/binary_tree_32.goal")):
         binary = tmp_path / "out.bin"
         subprocess.run([tool, "-i", text, "-o", binary], check=True)
         assert columns(read_trace(binary)) == columns(read_trace(text))
-        if text == own:
+        if text == minimal:
             assert binary.read_bytes() == BINARY
 
 
@@ -108,21 +108,21 @@ def test_receives_of_any_message_match_the_text(tmp_path: Path) -> None:
 
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     for length in range(8, len(BINARY)):
-        with pytest.raises(TraceError) as got:
+        with pytest.raises(TraceError) as caught:
             read_trace(written(tmp_path, BINARY[:length]))
-        assert "cut short" in str(got.value)
-        assert got.value.place == f"byte {length}"
-        assert got.value.remedy
+        assert "cut short" in str(caught.value)
+        assert caught.value.place == f"byte {length}"
+        assert caught.value.remedy
 
 
 @pytest.mark.parametrize("ranks", [RANKS, ([], *RANKS), RANKS[1:], ([Operation(COMPUTE, 7)] * 2,)])
 def test_schedule_of_loggopsim_2_is_named(ranks: Sequence[list[Operation]], tmp_path: Path) -> None:
     for fields, is_named in ((bytes(65), True), (b"\x07" * 65, True), (bytes(64), False)):
-        with pytest.raises(TraceError) as got:
+        with pytest.raises(TraceError) as caught:
             read_trace(written(tmp_path, schedule(*ranks, more=fields)))
-        assert ("LogGOPSim 2" in got.value.message) == is_named
+        assert ("LogGOPSim 2" in caught.value.message) == is_named
         expected = "txt2bin of LogGOPSim or ATLAHS" if is_named else "the file is damaged"
-        assert got.value.remedy is not None and expected in got.value.remedy
+        assert caught.value.remedy is not None and expected in caught.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -139,17 +139,17 @@ def test_an_operation_that_does_not_fit_is_named(
     tmp_path: Path, operations: list[Operation], message: str
 ) -> None:
     path = written(tmp_path, schedule(operations))
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path
-    assert str(got.value.place).startswith("byte ")
+    assert caught.value.file == path
+    assert str(caught.value.place).startswith("byte ")
 
 
 def test_a_cycle_names_its_operation(tmp_path: Path) -> None:
     cycle = [Operation(COMPUTE, 5, ended=(1,)), Operation(COMPUTE, 6, ended=(0,))]
-    with pytest.raises(TraceError, match="waits for itself") as got:
+    with pytest.raises(TraceError, match="waits for itself") as caught:
         read_trace(written(tmp_path, schedule(cycle)))
-    assert got.value.place in ("operation 0", "operation 1")
+    assert caught.value.place in ("operation 0", "operation 1")
 
 
 def test_damaged_bytes_give_errors_or_programs(tmp_path: Path) -> None:

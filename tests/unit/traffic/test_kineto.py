@@ -43,8 +43,8 @@ def test_a_real_trace_has_its_stated_bytes(tmp_path: Path) -> None:
     ]
     assert len(elements) == 15
     sums = [k for k, label in enumerate(program.labels) if label.call == "ncclAllReduce"]
-    own = program.sends & (program.label == sums[0])
-    assert int(program.amount[own].sum()) == 2 * 4 * sum(elements)
+    of_sums = program.sends & (program.label == sums[0])
+    assert int(program.amount[of_sums].sum()) == 2 * 4 * sum(elements)
     assert run_blocking(program)
     alone = read_trace(tmp_path / "0.pt.trace.json")
     assert sent_bytes(alone) == sent_bytes(program)
@@ -109,11 +109,11 @@ def test_an_nccl_log_tells_the_algorithm(tmp_path: Path) -> None:
 
 
 def test_other_orders_on_streams_do_not_block(tmp_path: Path) -> None:
-    one, two = (
+    first, second = (
         collective(0, 9, "allreduce", 100, [0, 1], Process_Group_Name=name) for name in "ab"
     )
     late = {"ts": 5, "dur": 9}
-    program = read_trace(write(tmp_path, [one, {**two, **late}], [two, {**one, **late}]))
+    program = read_trace(write(tmp_path, [first, {**second, **late}], [second, {**first, **late}]))
     assert run_blocking(program)
     assert any("another order on some ranks" in note for note in program.notes)
 
@@ -133,8 +133,8 @@ def test_an_exchange_has_splits_and_single_sends(tmp_path: Path) -> None:
             ],
         )
     )
-    _, _, found = program.traffic_matrix()
-    assert found.tolist() == [120 + 28, 80]
+    _, _, sizes = program.traffic_matrix()
+    assert sizes.tolist() == [120 + 28, 80]
     assert run_blocking(program)
 
 
@@ -156,10 +156,10 @@ def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message:
     bad = collective(5, 5, "allreduce", 100, [0, 1])
     bad["args"] |= change
     path = write(tmp_path, [kernel(0, 1), bad], [collective(5, 5, "allreduce", 100, [0, 1])])
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path / "rank-0.1.pt.trace.json"
-    assert got.value.place == "traceEvents[1]" and got.value.remedy
+    assert caught.value.file == path / "rank-0.1.pt.trace.json"
+    assert caught.value.place == "traceEvents[1]" and caught.value.remedy
 
 
 def test_missing_duplicate_and_empty_traces_are_named(tmp_path: Path) -> None:

@@ -78,19 +78,19 @@ def test_chunks_follow_one_another_down_a_chain() -> None:
 def test_exchanges_follow_their_counts() -> None:
     counts = np.array([[0, 5, 0], [1, 9, 2], [3, 0, 0]])
     sent = messages("AllToAll", [0, 1, 2], 99, RING, counts=counts)
-    found = {(int(s), int(d)): int(b) for _, s, d, b in zip(*sent, strict=True)}
-    assert found == {(0, 1): 5, (1, 0): 1, (1, 2): 2, (2, 0): 3}
+    bytes_of_pairs = {(int(s), int(d)): int(b) for _, s, d, b in zip(*sent, strict=True)}
+    assert bytes_of_pairs == {(0, 1): 5, (1, 0): 1, (1, 2): 2, (2, 0): 3}
 
 
 def _program(call: str, n: int, choice: Choice | None, beside: int = 0) -> GpuProgram:
-    one = Collective(call, tuple(range(n)), 1_000_000, "p", "c", choice, peer=1)
+    collective = Collective(call, tuple(range(n)), 1_000_000, "p", "c", choice, peer=1)
     timeline = [
         [(0, beside)] if call not in ("SendRecv", "Exchange") or rank < 2 else []
         for rank in range(n)
     ]
     if call in ("SendRecv", "Exchange"):
-        one = Collective(call, (0, 1), 1_000_000, "p", "c", choice, peer=1)
-    return GpuProgram("t", [rank // 3 for rank in range(n)], [one], timeline)
+        collective = Collective(call, (0, 1), 1_000_000, "p", "c", choice, peer=1)
+    return GpuProgram("t", [rank // 3 for rank in range(n)], [collective], timeline)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -74,9 +74,12 @@ def test_a_number_that_cannot_be_is_named(tmp_path: Path, line: str, message: st
     path = sample_log(tmp_path)
     number = path.read_text().count("\n") + 1
     path.write_text(path.read_text() + line)
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert (got.value.file, got.value.place) == (path, f"line {number}") and got.value.remedy
+    assert (caught.value.file, caught.value.place) == (
+        path,
+        f"line {number}",
+    ) and caught.value.remedy
 
 
 def test_what_a_log_lacks_is_named(tmp_path: Path) -> None:
@@ -159,9 +162,9 @@ ROW = "     8388608       2097152     float     sum      "
 def test_calls_belong_to_their_communicators(tmp_path: Path, log: str) -> None:
     (tmp_path / "whole.log").write_text(job_log())
     (tmp_path / "nccl.log").write_text(log)
-    whole, program = read_trace(tmp_path / "whole.log"), read_trace(tmp_path / "nccl.log")
-    assert program.amount.tolist() == whole.amount.tolist()
-    assert program.hosts == whole.hosts == ("host0", "host0", "host1", "host1")
+    complete, program = read_trace(tmp_path / "whole.log"), read_trace(tmp_path / "nccl.log")
+    assert program.amount.tolist() == complete.amount.tolist()
+    assert program.hosts == complete.hosts == ("host0", "host0", "host1", "host1")
     assert not any("left out" in note for note in program.notes)
 
 
@@ -174,8 +177,8 @@ def test_calls_that_rccl_runs_by_msccl_are_read(tmp_path: Path) -> None:
     (tmp_path / "msccl.log").write_text(text)
     plain, program = read_trace(tmp_path / "nccl.log"), read_trace(tmp_path / "msccl.log")
     assert program.amount.tolist() == plain.amount.tolist() and program.amount.sum() > 0
-    said = [note for note in program.notes if "MSCCL, which is not modelled" in note]
-    assert len(said) == 1 and not any("left out" in note for note in program.notes)
+    notes = [note for note in program.notes if "MSCCL, which is not modelled" in note]
+    assert len(notes) == 1 and not any("left out" in note for note in program.notes)
 
 
 def test_pointer_of_a_freed_communicator_names_the_next(tmp_path: Path) -> None:
@@ -274,6 +277,6 @@ def test_collectives_of_interleaved_logs_are_complete(log: str, collectives: int
 
 @pytest.mark.data
 def test_posted_lines_parse_and_lack_communicators() -> None:
-    with pytest.raises(TraceError, match="names no communicators") as got:
+    with pytest.raises(TraceError, match="names no communicators") as caught:
         read_trace(real("nccl-log/lines.txt"))
-    assert "NCCL_DEBUG_SUBSYS=INIT" in (got.value.remedy or "")
+    assert "NCCL_DEBUG_SUBSYS=INIT" in (caught.value.remedy or "")

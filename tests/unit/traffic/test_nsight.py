@@ -64,7 +64,7 @@ def test_a_reused_handle_is_another_request(tmp_path: Path) -> None:
         },
     )
     program = read_trace(tmp_path)
-    assert [one for one in operations(program, 0) if "COMPUTE" not in one] == [
+    assert [operation for operation in operations(program, 0) if "COMPUTE" not in operation] == [
         "ISEND 8",
         "WAIT 0",
         "ISEND 9",
@@ -108,22 +108,22 @@ def test_all_ranks_are_required(tmp_path: Path) -> None:
 def test_a_cut_export_is_refused(tmp_path: Path) -> None:
     sample(tmp_path)
     file = tmp_path / "rank1.sqlite"
-    whole = file.read_bytes()
-    for length in [1, 16, 99, 100, *range(512, len(whole), 512), len(whole) - 1]:
-        file.write_bytes(whole[:length])
-        with pytest.raises(TraceError, match=r"whole SQLite|is damaged") as got:
+    contents = file.read_bytes()
+    for length in [1, 16, 99, 100, *range(512, len(contents), 512), len(contents) - 1]:
+        file.write_bytes(contents[:length])
+        with pytest.raises(TraceError, match=r"whole SQLite|is damaged") as caught:
             READERS["nsight"].read(file)
-        assert got.value.file == file and got.value.remedy
+        assert caught.value.file == file and caught.value.remedy
 
 
 def test_a_damaged_export_is_read_or_refused(tmp_path: Path) -> None:
     sample(tmp_path)
     file = tmp_path / "rank1.sqlite"
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     generator = np.random.default_rng(11)
     for _ in range(150):
-        damaged = bytearray(whole)
-        for at in generator.integers(0, len(whole), 6):
+        damaged = bytearray(contents)
+        for at in generator.integers(0, len(contents), 6):
             damaged[at] = generator.integers(0, 256)
         file.write_bytes(damaged)
         for reading in (read_trace, measure):
@@ -134,7 +134,7 @@ def test_a_damaged_export_is_read_or_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("UPDATE MPI_P2P_EVENTS SET size = 'much'", "holds something else"),
         ("UPDATE MPI_P2P_EVENTS SET size = x'00'", "holds something else"),
@@ -147,11 +147,11 @@ def test_a_damaged_export_is_read_or_refused(tmp_path: Path) -> None:
         ("ALTER TABLE MPI_P2P_EVENTS RENAME COLUMN start TO begun", "is damaged"),
     ],
 )
-def test_a_hostile_export_is_refused(statement: str, said: str, tmp_path: Path) -> None:
+def test_a_hostile_export_is_refused(statement: str, message: str, tmp_path: Path) -> None:
     calls = {0: [(1, 2, "MPI_Send", to(1, 8))], 1: [(1, 2, "MPI_Recv", to(0, 8))]}
-    with pytest.raises(TraceError, match=said) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(write_export(tmp_path / "h.sqlite", calls, [statement]))
-    assert got.value.file and got.value.remedy
+    assert caught.value.file and caught.value.remedy
 
 
 def test_a_view_replaces_no_table(tmp_path: Path) -> None:
@@ -174,6 +174,8 @@ def test_a_view_replaces_no_table(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_an_export_of_2022_has_names_only() -> None:
-    with pytest.raises(TraceError) as got:
+    with pytest.raises(TraceError) as caught:
         read_trace(real("nsys"))
-    assert "10 MPI_Send, 5 MPI_Recv" in got.value.message and "--trace=mpi" in str(got.value.remedy)
+    assert "10 MPI_Send, 5 MPI_Recv" in caught.value.message and "--trace=mpi" in str(
+        caught.value.remedy
+    )

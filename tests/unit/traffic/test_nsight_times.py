@@ -10,7 +10,7 @@ import pytest
 from tailback.errors import TailbackError
 from tailback.evidence import measure
 from tailback.traffic.readers import timed_reader
-from tests.factories.dumpi_of_otf2 import whole
+from tests.factories.dumpi_of_otf2 import with_init_and_finalize
 from tests.factories.evidence_traces import Script, collective, receive, send
 from tests.factories.exchange_events import COMMS, Exchange, comparable
 from tests.factories.nsight_exports import describing, sample, write_export
@@ -26,7 +26,9 @@ def test_otf2_and_exports_give_the_same_run(tmp_path: Path, seed: int, together:
     scripts = Exchange(seed, in_world=True).scripts
     # The times of this run contradict one clock for two ranks, so each rank gets its own.
     hosts = ["h0", "h0", "h1", "h1"]
-    trace = writing(tmp_path)([whole(script) for script in scripts], COMMS, hosts=hosts)
+    trace = writing(tmp_path)(
+        [with_init_and_finalize(script) for script in scripts], COMMS, hosts=hosts
+    )
     (tmp_path / "exports").mkdir()
     ranks = [[0, 1], [2, 3]] if together else [[0], [1], [2], [3]]
     for some in ranks:
@@ -35,16 +37,16 @@ def test_otf2_and_exports_give_the_same_run(tmp_path: Path, seed: int, together:
             {rank: nsight_calls(scripts[rank]) for rank in some},
             describing(hosts[some[0]], 1_700_000_000 * 10**9),
         )
-    one, two = (measure(path, environment={}) for path in (trace, tmp_path / "exports"))
-    expected, found = comparable(one), comparable(two)
+    of_trace, of_exports = (measure(path, environment={}) for path in (trace, tmp_path / "exports"))
+    expected, export_tables = comparable(of_trace), comparable(of_exports)
     for name in ("calls", "transfers", "collectives", "waits", "split", "hosts"):
-        assert found[name] == expected[name], name
-    assert len(two.tables["transfers"]) == 6 * (4 + 8)
-    assert set(two.tables["transfers"]["source"]) == {"measured"}
-    left = one.measured.model_copy(update={"notes": []})
-    assert two.measured.model_copy(update={"notes": []}) == left
+        assert export_tables[name] == expected[name], name
+    assert len(of_exports.tables["transfers"]) == 6 * (4 + 8)
+    assert set(of_exports.tables["transfers"]["source"]) == {"measured"}
+    left = of_trace.measured.model_copy(update={"notes": []})
+    assert of_exports.measured.model_copy(update={"notes": []}) == left
     # When MPI_Init is left, moved by what is found of the clocks.
-    assert two.origin_unix_ns == pytest.approx(1_700_000_000 * 10**9 + 10, abs=10**6, rel=0)
+    assert of_exports.origin_unix_ns == pytest.approx(1_700_000_000 * 10**9 + 10, abs=10**6, rel=0)
 
 
 def two_ranks() -> list[Script]:
@@ -59,9 +61,9 @@ def two_ranks() -> list[Script]:
 def exported(folder: Path, second: list[str], *, any_source: bool = False) -> Path:
     """An export of each rank; the second says of itself what it is told to."""
     for rank, script in enumerate(two_ranks()):
-        said = second if rank else describing("a", 1_700_000_000 * 10**9)
+        statements = second if rank else describing("a", 1_700_000_000 * 10**9)
         calls = {rank: nsight_calls(script, any_source=any_source)}
-        write_export(folder / f"rank{rank}.sqlite", calls, said)
+        write_export(folder / f"rank{rank}.sqlite", calls, statements)
     return folder
 
 
@@ -121,7 +123,7 @@ def test_a_hostile_export_is_refused_or_hostless(tmp_path: Path, statement: str)
 def test_ranks_of_an_export_have_one_clock(tmp_path: Path) -> None:
     """Also if the export lists a process without calls."""
     scripts = two_ranks()
-    said = [*describing("a", 1_700_000_000 * 10**9), "INSERT INTO MPI_RANKS VALUES (5, 7)"]
-    write_export(tmp_path / "all.sqlite", {r: nsight_calls(scripts[r]) for r in (0, 1)}, said)
+    statements = [*describing("a", 1_700_000_000 * 10**9), "INSERT INTO MPI_RANKS VALUES (5, 7)"]
+    write_export(tmp_path / "all.sqlite", {r: nsight_calls(scripts[r]) for r in (0, 1)}, statements)
     report = measure(tmp_path, environment={}).measured.clocks
     assert (report.clocks, report.error_ps, report.violated) == (1, 0, 0)

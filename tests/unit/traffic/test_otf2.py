@@ -116,10 +116,10 @@ def test_score_p_phase_is_the_enclosing_region() -> None:
 @pytest.mark.data
 @pytest.mark.parametrize("path", [EZTRACE16, SCOREP64], ids=["eztrace", "scorep"])
 def test_the_number_of_threads_changes_nothing(path: str) -> None:
-    one, four = load(real(path), threads=1), load(real(path), threads=4)
+    single, four = load(real(path), threads=1), load(real(path), threads=4)
     for column in ("position", "kind", "peer", "bytes", "posted", "call"):
-        assert np.array_equal(getattr(one.messages, column), getattr(four.messages, column))
-    assert np.array_equal(one.calls.enter, four.calls.enter)
+        assert np.array_equal(getattr(single.messages, column), getattr(four.messages, column))
+    assert np.array_equal(single.calls.enter, four.calls.enter)
 
 
 # Semantics, on small traces ----------------------------------------------------------------------
@@ -209,10 +209,12 @@ def test_equal_tags_of_two_communicators_differ(build: Build) -> None:
 
 def test_a_rank_beyond_its_communicator_is_an_error(build: Build) -> None:
     path = build([call("MPI_Send", 1, ("mpi_send", 9, "MPI_COMM_WORLD", 5, 64))])
-    with pytest.raises(TraceError, match=r"rank 9 of 'MPI_COMM_WORLD', which has 1 members") as got:
+    with pytest.raises(
+        TraceError, match=r"rank 9 of 'MPI_COMM_WORLD', which has 1 members"
+    ) as caught:
         read_trace(path)
-    assert got.value.place == "location 0, event 1"
-    assert got.value.remedy
+    assert caught.value.place == "location 0, event 1"
+    assert caught.value.remedy
 
 
 def test_nonblocking_requests_are_waited_for_where_they_complete(build: Build) -> None:
@@ -569,8 +571,8 @@ def test_messages_carry_their_call_path(build: Build) -> None:
 
     send = call("MPI_Send", 10, ("mpi_send", 1, "MPI_COMM_WORLD", 7, 64))
     receive = call("MPI_Recv", 10, ("mpi_recv", 0, "MPI_COMM_WORLD", 7, 64))
-    later = [(100 + time, what, *rest) for time, what, *rest in send]
-    answer = [(100 + time, what, *rest) for time, what, *rest in receive]
+    later = [(100 + time, what, *values) for time, what, *values in send]
+    answer = [(100 + time, what, *values) for time, what, *values in receive]
     path = build([around(*send) + later, around(*receive) + answer])
     program = read_trace(path)
     sends = [program.labels[at] for at in program.label[program.kind == Op.ISEND]]

@@ -103,10 +103,10 @@ def test_allgatherv_shares_are_what_ranks_sent(tmp_path: Path, times: int, in_pl
     ]
     program = trace_of(tmp_path, "ALLGATHERV", rows)
     assert pairs(program) == Counter(
-        (rank, (rank + 1) % 3, shares[own])
+        (rank, (rank + 1) % 3, shares[sender])
         for rank in range(3)
-        for own in range(3)
-        if own != (rank + 1) % 3
+        for sender in range(3)
+        if sender != (rank + 1) % 3
     )
     assert program.notes == []
 
@@ -120,14 +120,16 @@ def test_totals_that_do_not_agree_are_said(tmp_path: Path) -> None:
 def test_reduce_scatter_shares_fit_any_rank_count(tmp_path: Path) -> None:
     for n in (2, 3, 5, 8):
         shares = [4 * rank * rank + 1 for rank in range(n)]
-        rows: list[tuple[int, int, str | None]] = [(sum(shares), n * one, None) for one in shares]
+        rows: list[tuple[int, int, str | None]] = [
+            (sum(shares), n * share, None) for share in shares
+        ]
         program = trace_of(tmp_path, "REDUCE_SCATTER", rows)
         # Both ends of each message are the same, and every rank gets at least its share.
         assert program.notes == []
-        got: Counter[int] = Counter()
+        received: Counter[int] = Counter()
         for (_, to, size), number in pairs(program).items():
-            got[to] += size * number
-        assert all(got[rank] >= shares[rank] for rank in range(n))
+            received[to] += size * number
+        assert all(received[rank] >= shares[rank] for rank in range(n))
     assert pairs(trace_of(tmp_path, "REDUCE_SCATTER", [(10, 2, None), (10, 18, None)])) == {
         (0, 1, 9): 1,
         (1, 0, 1): 1,

@@ -29,7 +29,7 @@ def read(build: Build, scripts: list[list[tuple[Any, ...]]], **options: Any) -> 
 
 def names(program: Program, rank: int) -> list[tuple[str, int, int]]:
     """Operations of a rank without computation."""
-    return [one for one in ops(program, rank) if one[0] != "COMPUTE"]
+    return [operation for operation in ops(program, rank) if operation[0] != "COMPUTE"]
 
 
 def fence(start: int) -> list[tuple[Any, ...]]:
@@ -130,7 +130,7 @@ def test_a_recorded_completion_precedes_the_epochs_end(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "other"),
+    ("script", "other"),
     [
         # No fence before the put.
         (put(10, 1, 8) + fence(20), fence(20)),
@@ -146,8 +146,8 @@ def test_a_recorded_completion_precedes_the_epochs_end(build: Build) -> None:
     ],
     ids=["unopened", "numbers", "clocks", "exposures"],
 )
-def test_an_unknown_epoch_counts_as_lock(build: Build, own: Any, other: Any) -> None:
-    program = read(build, [own, other])
+def test_an_unknown_epoch_counts_as_lock(build: Build, script: Any, other: Any) -> None:
+    program = read(build, [script, other])
     assert names(program, 1) == [("IRECV", 0, 8), ("WAIT", 0, 0)]
     assert any("no epoch of their target" in note for note in program.notes)
 

@@ -60,8 +60,8 @@ def test_streams_of_other_lengths_are_interleaved_evenly(build: Build) -> None:
             ]
         )
     )
-    got = [(peer, size) for name, peer, size in ops(program, 2) if name == "IRECV"]
-    assert got == [(1, 1), (0, 100), (1, 2), (1, 3)]
+    receives = [(peer, size) for name, peer, size in ops(program, 2) if name == "IRECV"]
+    assert receives == [(1, 1), (0, 100), (1, 2), (1, 3)]
     assert_completes(program)
 
 

@@ -35,10 +35,10 @@ def of_columns(path: Path) -> Program:
     return compile_trace(load(anchor), name=anchor.stem, file=anchor)
 
 
-def assert_equal(one: Program | None, other: Program) -> None:
-    assert one is not None
+def assert_equal(first: Program | None, other: Program) -> None:
+    assert first is not None
     for field in fields(Program):
-        mine, its = getattr(one, field.name), getattr(other, field.name)
+        mine, its = getattr(first, field.name), getattr(other, field.name)
         if isinstance(its, np.ndarray):
             assert mine.dtype == its.dtype and np.array_equal(mine, its), field.name
         else:
@@ -58,7 +58,7 @@ class RandomRun:
     def add(self, rank: int, name: str | None, *records: tuple[Any, ...]) -> None:
         start = self.time[rank] + self.draw.choice((0, 0, 1, 30))
         if name is None:
-            self.scripts[rank] += [(start + at, *one) for at, one in enumerate(records)]
+            self.scripts[rank] += [(start + at, *record) for at, record in enumerate(records)]
             self.time[rank] = start + len(records)
         else:
             self.scripts[rank] += call(name, start, *records)
@@ -82,17 +82,17 @@ class RandomRun:
             self.open[source].append((self.request, ("mpi_isend_complete", self.request)))
         if lost:
             return
-        known = source if to != NOBODY else NOBODY
+        source_stated = source if to != NOBODY else NOBODY
         if self.draw.random() < 0.5:
             self.add(
                 target,
                 self.draw.choice(("MPI_Recv", None)),
-                ("mpi_recv", known, comm, tag, received),
+                ("mpi_recv", source_stated, comm, tag, received),
             )
         else:
             self.request += 1
             self.add(target, "MPI_Irecv", ("mpi_irecv_request", self.request))
-            done = ("mpi_irecv", known, comm, tag, received, self.request)
+            done = ("mpi_irecv", source_stated, comm, tag, received, self.request)
             self.open[target].append((self.request, done))
 
     def complete(self, rank: int) -> None:
@@ -114,9 +114,9 @@ class RandomRun:
         elif what == 4:
             self.complete(rank)
         elif what == 5:
-            for one in range(len(self.scripts)):
-                self.scripts[one] += barrier(self.time[one] + 1, WORLD)
-                self.time[one] = self.scripts[one][-1][0]
+            for member in range(len(self.scripts)):
+                self.scripts[member] += barrier(self.time[member] + 1, WORLD)
+                self.time[member] = self.scripts[member][-1][0]
         elif what == 6:
             name = self.draw.choice(("solve", "exchange"))
             self.scripts[rank].append((self.time[rank], "enter", name))

@@ -283,11 +283,11 @@ def test_unequal_blocks_are_those_recorded(
     root, blocks = 1, [100, 40, 300, 7]
     scripts = []
     for rank, block in enumerate(blocks):
-        own = 0 if in_place and rank == root else block
+        own_bytes = 0 if in_place and rank == root else block
         total = sum(blocks) - (blocks[root] if in_place and creator else 0)
         # EZTrace writes the arguments of the call, which all ranks may have given.
         total = total if rank == root or not creator else 0
-        sizes = (total, own) if operation == "SCATTERV" else (own, total)
+        sizes = (total, own_bytes) if operation == "SCATTERV" else (own_bytes, total)
         end = ("mpi_collective_end", getattr(CollectiveOp, operation), WORLD, root, *sizes)
         name = f"MPI_{operation.capitalize()}"
         scripts.append(call(name, 1, ("mpi_collective_begin",), end))

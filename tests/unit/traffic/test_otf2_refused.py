@@ -37,25 +37,25 @@ def small(build: Build) -> Path:
 def test_a_truncated_event_file_is_an_error(build: Build) -> None:
     path = small(build)
     file = path / "traces" / "1.evt"
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     assert read_trace(path).n_ranks == 2
-    used = len(whole.rstrip(b"\0"))
+    used = len(contents.rstrip(b"\0"))
     for length in range(used - 1):
-        file.write_bytes(whole[:length])
-        with pytest.raises(TraceError) as got:
+        file.write_bytes(contents[:length])
+        with pytest.raises(TraceError) as caught:
             read_trace(path)
-        assert got.value.file == file
-        assert got.value.place is not None
-        assert got.value.place.startswith("location 1, event ")
+        assert caught.value.file == file
+        assert caught.value.place is not None
+        assert caught.value.place.startswith("location 1, event ")
 
 
 def test_an_anchor_cut_short_is_an_error(build: Build) -> None:
     path = small(build)
     file = path / "traces.otf2"
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     assert read_trace(file).n_ranks == 2
-    for length in range(len(whole.rstrip(b"\0")) - 1):
-        file.write_bytes(whole[:length])
+    for length in range(len(contents.rstrip(b"\0")) - 1):
+        file.write_bytes(contents[:length])
         with pytest.raises(TraceError, match=r"OTF2|possible"):
             read_trace(file, format="otf2")
 
@@ -63,27 +63,27 @@ def test_an_anchor_cut_short_is_an_error(build: Build) -> None:
 def test_a_missing_file_of_events_is_named(build: Build) -> None:
     path = small(build)
     (path / "traces" / "0.evt").unlink()
-    with pytest.raises(TraceError, match="No such file") as got:
+    with pytest.raises(TraceError, match="No such file") as caught:
         read_trace(path)
-    assert got.value.file == path / "traces" / "0.evt"
+    assert caught.value.file == path / "traces" / "0.evt"
 
 
 def test_a_trace_that_was_never_finished_says_so(build: Build) -> None:
     """What a program that was killed leaves behind: events without an anchor file."""
     path = small(build)
     (path / "traces.otf2").unlink()
-    with pytest.raises(TraceError, match="no OTF2 anchor file: the program ended") as got:
+    with pytest.raises(TraceError, match="no OTF2 anchor file: the program ended") as caught:
         read_trace(path)
-    assert got.value.file == path and "MPI_Finalize" in (got.value.remedy or "")
+    assert caught.value.file == path and "MPI_Finalize" in (caught.value.remedy or "")
 
 
 def test_definitions_cut_short_are_an_error(build: Build) -> None:
     path = small(build)
     file = path / "traces.def"
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     # The last byte only marks the end: without it all definitions are still there.
-    for length in range(len(whole.rstrip(b"\0")) - 1):
-        file.write_bytes(whole[:length])
+    for length in range(len(contents.rstrip(b"\0")) - 1):
+        file.write_bytes(contents[:length])
         with pytest.raises(TraceError):
             read_trace(path)
 
@@ -96,10 +96,10 @@ def test_flipped_bits_never_do_worse_than_an_error(build: Build, seed: int) -> N
     outcomes: Counter[str] = Counter()
     for _ in range(60):
         file = rng.choice(files)
-        whole = file.read_bytes()
-        damaged = bytearray(whole)
+        contents = file.read_bytes()
+        damaged = bytearray(contents)
         for _ in range(rng.choice((1, 1, 8))):
-            damaged[rng.randrange(len(whole.rstrip(b"\0")))] ^= 1 << rng.randrange(8)
+            damaged[rng.randrange(len(contents.rstrip(b"\0")))] ^= 1 << rng.randrange(8)
         file.write_bytes(damaged)
         try:
             read_trace(path)
@@ -107,7 +107,7 @@ def test_flipped_bits_never_do_worse_than_an_error(build: Build, seed: int) -> N
         except TraceError as error:
             assert str(error)
             outcomes["refused"] += 1
-        file.write_bytes(whole)
+        file.write_bytes(contents)
     assert outcomes["refused"] > 10
 
 
@@ -121,15 +121,15 @@ def test_a_damaged_real_trace_is_refused_or_read(tmp_path: Path) -> None:
     refused = 0
     for _ in range(40):
         file = rng.choice(files)
-        whole = file.read_bytes()
-        at = rng.randrange(len(whole))
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        contents = file.read_bytes()
+        at = rng.randrange(len(contents))
+        file.write_bytes(contents[:at] + bytes([contents[at] ^ 0x55]) + contents[at + 1 :])
         try:
             read_trace(tmp_path / "copy")
         except TraceError as error:
             assert error.file == file or error.file == tmp_path / "copy" / "eztrace_log.otf2"
             refused += 1
-        file.write_bytes(whole)
+        file.write_bytes(contents)
     assert refused > 10
 
 
@@ -143,9 +143,9 @@ def test_what_is_not_a_trace_is_refused_clearly(tmp_path: Path) -> None:
         read_trace(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
     for path in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(TraceError, match="no reader recognises") as got:
+        with pytest.raises(TraceError, match="no reader recognises") as caught:
             read_trace(path)
-        assert got.value.remedy is not None and ".otf2" in got.value.remedy
+        assert caught.value.remedy is not None and ".otf2" in caught.value.remedy
     (tmp_path / "fake.otf2").write_text("hello")
     with pytest.raises(TraceError, match="not an OTF2 anchor"):
         read_trace(tmp_path)

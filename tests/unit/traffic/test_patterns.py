@@ -94,8 +94,8 @@ def columns(program: Program) -> dict[str, np.ndarray]:
     return {name: getattr(program, name) for name in names}
 
 
-def same(one: Program, two: Program) -> bool:
-    return all(np.array_equal(a, columns(two)[name]) for name, a in columns(one).items())
+def same(first: Program, second: Program) -> bool:
+    return all(np.array_equal(a, columns(second)[name]) for name, a in columns(first).items())
 
 
 def messages(program: Program, *, sent: bool) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
@@ -209,7 +209,7 @@ def test_listed_messages_keep_the_files_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "cannot be read"),
         ("", "line 1: the first line is ''"),
@@ -221,13 +221,13 @@ def test_listed_messages_keep_the_files_order() -> None:
         ("source,destination,bytes\n0,x,8\n", "line 2: '0,x,8' is not a message"),
     ],
 )
-def test_a_list_that_is_none_names_its_line(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_list_that_is_none_names_its_line(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "list.csv"
     if text is not None:
         file.write_text(text, encoding="utf-8")
     with pytest.raises(ScenarioError) as caught:
         build({"kind": "listed", "ranks": 3, "file": str(file)}, None, 1)
-    assert said in str(caught.value) and "list.csv" in str(caught.value) and caught.value.remedy
+    assert message in str(caught.value) and "list.csv" in str(caught.value) and caught.value.remedy
 
 
 def test_boundary_skip_goes_straight_on() -> None:
@@ -300,8 +300,8 @@ def test_alltoall_is_the_shifted_schedule_of_every_rank(block: str) -> None:
     for rank in range(14):
         steps = schedule("MPI_Alltoall", 14, rank, 0, size, size)
         mine = (program.op_rank == rank) & (program.kind == Op.ISEND)
-        got = list(zip(program.peer[mine].tolist(), program.amount[mine].tolist(), strict=True))
-        assert got == [send for step in steps for send in step.sends]
+        sends = list(zip(program.peer[mine].tolist(), program.amount[mine].tolist(), strict=True))
+        assert sends == [send for step in steps for send in step.sends]
 
 
 def test_transpose_stays_in_its_row_or_column() -> None:
@@ -313,7 +313,7 @@ def test_transpose_stays_in_its_row_or_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "place", "said"),
+    ("options", "place", "message"),
     [
         ({"kind": "stencil2"}, "kind", "stencil2d"),
         ({"kind": 3}, "", "tailback list pattern"),
@@ -342,12 +342,14 @@ def test_transpose_stays_in_its_row_or_column() -> None:
         ({"kind": "uniform", "ranks": 9, "size": "1 B", "messages": 10**9}, "", "fewer ranks"),
     ],
 )
-def test_mistakes_name_place_and_remedy(options: dict[str, object], place: str, said: str) -> None:
+def test_mistakes_name_place_and_remedy(
+    options: dict[str, object], place: str, message: str
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         build(options, None, 1)
     text = str(caught.value)
     assert f"[job.pattern] {place}".rstrip() in text
-    assert said in text and caught.value.remedy
+    assert message in text and caught.value.remedy
 
 
 def test_a_load_of_almost_nothing_sends_nothing() -> None:
@@ -361,9 +363,9 @@ def test_the_page_names_every_option(name: str) -> None:
     page = (ROOT / "docs" / "reference" / "traffic.md").read_text(encoding="utf-8")
     row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
     # Stencils have a table of their own, whose rows begin with the option.
-    known = row + page.split("### Stencils")[1] if name.startswith("stencil") else row
+    described = row + page.split("### Stencils")[1] if name.startswith("stencil") else row
     for option in PATTERNS[name].model_fields.keys() - {"kind"}:
-        assert f"`{option}`" in known, option
+        assert f"`{option}`" in described, option
 
 
 @pytest.mark.parametrize("ranks", [1, 6, 8])
@@ -396,12 +398,12 @@ def test_unequal_host_links_are_noted(tmp_path: Path) -> None:
     rates = {"c0": 100, "c1": 100, "g0": 200, "g1": 200, "g2": 200}
     text = "".join(f"{host},s,{rate}\n" for host, rate in rates.items())
     (tmp_path / "links.csv").write_text("src,dst,rate_gbps\n" + text)
-    said = "host links have 100, 200 Gb/s; line_rate of its pattern is {} Gb/s, that of most"
+    note = "host links have 100, 200 Gb/s; line_rate of its pattern is {} Gb/s, that of most"
     for hosts, expected in (("c[0-1],g[0-2]", "200"), ("c[0-1],g[0-1]", "100")):
         job = {"pattern": TIMED_BY_LINE[2] | {"ranks": 2}, "hosts": hosts}
         data = {"fabric": {"file": str(tmp_path / "links.csv")}, "job": [job]}
         notes = " ".join(prepare(parse(data)).notes)
-        assert said.format(expected) in notes
+        assert note.format(expected) in notes
         job["pattern"]["line_rate"] = "1 Gb/s"  # type: ignore[index]
         assert "line_rate" not in " ".join(prepare(parse(data)).notes)
 

@@ -49,8 +49,8 @@ def test_the_totals_are_those_of_the_files(sample: Path) -> None:
 
 @pytest.mark.data
 def test_one_file_stands_for_its_set(sample: Path) -> None:
-    one, all_ = read_trace(sample / "prof.3.prof"), read_trace(sample)
-    assert np.array_equal(one.amount, all_.amount)
+    from_file, all_ = read_trace(sample / "prof.3.prof"), read_trace(sample)
+    assert np.array_equal(from_file.amount, all_.amount)
 
 
 @pytest.mark.data
@@ -111,10 +111,10 @@ def test_a_rank_that_is_silent_has_no_operations(tmp_path: Path) -> None:
 )
 def test_a_malformed_line_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = write(tmp_path / "run", text, "")
-    with pytest.raises(TraceError, match=message) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert got.value.file == path / "prof.0.prof"
-    assert got.value.place == f"line {1 + text.count(chr(10))}"
+    assert caught.value.file == path / "prof.0.prof"
+    assert caught.value.place == f"line {1 + text.count(chr(10))}"
 
 
 def test_a_missing_rank_is_named(tmp_path: Path) -> None:
@@ -127,23 +127,23 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
 def test_missing_profiles_of_last_ranks_are_considered(tmp_path: Path) -> None:
     path = write(tmp_path / "run", line("E", 0, 2, 5, 1), "", "")
     (path / "prof.2.prof").unlink()
-    with pytest.raises(TraceError, match="destination 2 of a run of 2 ranks") as got:
+    with pytest.raises(TraceError, match="destination 2 of a run of 2 ranks") as caught:
         read_trace(path)
-    assert "last ranks are missing" in (got.value.remedy or "")
+    assert "last ranks are missing" in (caught.value.remedy or "")
 
 
 def test_a_profile_cut_short_is_refused(tmp_path: Path) -> None:
     world = "D\tMPI_COMM_WORLD\tprocs: 0,1\n"
-    whole = line("E", 0, 1, 5, 1) + world
-    path = write(tmp_path / "run", whole, world)
+    contents = line("E", 0, 1, 5, 1) + world
+    path = write(tmp_path / "run", contents, world)
     assert read_trace(path).n_ranks == 2
     file = path / "prof.0.prof"
     text = file.read_text()
     for length in range(len(text)):
         file.write_text(text[:length])
-        with pytest.raises(TraceError, match="cut short") as got:
+        with pytest.raises(TraceError, match="cut short") as caught:
             read_trace(path)
-        assert got.value.file == file
+        assert caught.value.file == file
 
 
 def test_two_runs_in_a_folder_ask_which(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_an_ipm_report_states_each_size_of_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ('orank="1" region="1" count="3"', 'orank="2" region="1" count="3"', "to rank 2 of 2"),
         ('bytes="64"', 'bytes="-1"', "of -1 B"),
@@ -36,18 +36,18 @@ def test_an_ipm_report_states_each_size_of_message(tmp_path: Path) -> None:
         ("<ipm_job", '<!DOCTYPE x [<!ENTITY a "b">]>\n<ipm_job', "declares an entity"),
     ],
 )
-def test_a_hostile_ipm_report_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_hostile_ipm_report_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, "a.xml", IPM.replace(old, new, 1))
-    with pytest.raises(TraceError, match=said) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(file, format="ipm")
-    assert got.value.file == file and got.value.remedy
+    assert caught.value.file == file and caught.value.remedy
 
 
 def test_a_terse_ipm_report_names_missing_parts(tmp_path: Path) -> None:
     lines = [line for line in IPM.splitlines() if "hent" not in line]
-    with pytest.raises(TraceError, match="only totals of each rank") as got:
+    with pytest.raises(TraceError, match="only totals of each rank") as caught:
         read_trace(written(tmp_path, "a.xml", "\n".join(lines)))
-    assert "IPM_REPORT=full" in str(got.value.remedy)
+    assert "IPM_REPORT=full" in str(caught.value.remedy)
 
 
 def test_mpip_without_counts_has_one_message_per_pair(tmp_path: Path) -> None:
@@ -65,13 +65,13 @@ Name              Site Rank   Count       Max      Mean       Min       Sum
 Send                 5    0      80      6000      6000      6000   4.8e+05
 Send                 5    *     320      6000      6000      6000  1.92e+06
 """
-    with pytest.raises(TraceError, match="only what 1 call sites of 2 ranks sent") as got:
+    with pytest.raises(TraceError, match="only what 1 call sites of 2 ranks sent") as caught:
         read_trace(written(tmp_path, "a.mpiP", MPIP[:first] + sent + MPIP[last:]))
-    assert "monitoring" in str(got.value.remedy)
+    assert "monitoring" in str(caught.value.remedy)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("       0         1           2", "       0         2           2", "does not fit"),
         ("       1         0           1", "       0         1           1", "does not fit"),
@@ -81,8 +81,8 @@ Send                 5    *     320      6000      6000      6000  1.92e+06
         ("Src-Rank", "Rank", "cannot parse"),
     ],
 )
-def test_a_hostile_mpip_report_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_hostile_mpip_report_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     file = written(tmp_path, "a.mpiP", MPIP.replace(old, new, 1))
-    with pytest.raises(TraceError, match=said) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(file)
-    assert got.value.file == file and got.value.remedy
+    assert caught.value.file == file and caught.value.remedy

@@ -37,7 +37,7 @@ def test_a_message_of_unknown_creation_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("2 5 9 132 1 0 80", "2 5 9 132 1 0 -80", "cannot parse"),
         ("2 5 9 132 1 0 80 0 1 1", "2 5 9 132 1 0", "cannot parse"),
@@ -47,11 +47,11 @@ def test_a_message_of_unknown_creation_is_counted(tmp_path: Path) -> None:
         ("7 160", "8 160", "cut short"),
     ],
 )
-def test_a_hostile_log_is_refused(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_a_hostile_log_is_refused(old: str, new: str, message: str, tmp_path: Path) -> None:
     folder = written(tmp_path, log=PROJECTIONS_LOGS[1].replace(old, new))
-    with pytest.raises(TraceError, match=said) as got:
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(folder)
-    assert got.value.file == tmp_path / "a.1.log" and got.value.remedy
+    assert caught.value.file == tmp_path / "a.1.log" and caught.value.remedy
 
 
 def test_all_logs_are_required(tmp_path: Path) -> None:

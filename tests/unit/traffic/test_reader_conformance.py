@@ -53,13 +53,13 @@ def test_a_file_cut_anywhere_is_refused_by_name(name: str, sample: Sample, tmp_p
     assert sample.cut
     path = sample.write(tmp_path)
     file = tmp_path / sample.cut
-    whole = file.read_bytes()
-    for length in range(len(whole) - 2, 0, -1):
-        file.write_bytes(whole[:length])
-        with pytest.raises(TraceError) as got:
+    contents = file.read_bytes()
+    for length in range(len(contents) - 2, 0, -1):
+        file.write_bytes(contents[:length])
+        with pytest.raises(TraceError) as caught:
             read_trace(path, format=name)
-        assert got.value.file in (file, path), length
-        assert got.value.remedy, length
+        assert caught.value.file in (file, path), length
+        assert caught.value.remedy, length
 
 
 @pytest.mark.parametrize(("name", "sample"), CUT)
@@ -67,11 +67,11 @@ def test_a_damaged_file_gives_no_traceback(name: str, sample: Sample, tmp_path: 
     assert sample.cut
     path = sample.write(tmp_path)
     file = tmp_path / sample.cut
-    whole = file.read_bytes()
+    contents = file.read_bytes()
     generator = np.random.default_rng(7)
     for _ in range(150):
-        damaged = bytearray(whole)
-        for at in generator.integers(0, len(whole), 3):
+        damaged = bytearray(contents)
+        for at in generator.integers(0, len(contents), 3):
             damaged[at] = generator.integers(0, 256)
         file.write_bytes(damaged)
         try:

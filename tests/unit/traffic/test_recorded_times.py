@@ -21,7 +21,7 @@ from tailback.traffic.readers import read_trace
 from tailback.traffic.readers.otf2.reader import read
 from tailback.traffic.transform import repeat
 from tests.factories.diagnosis_runs import quiet_run
-from tests.factories.dumpi_of_otf2 import dumpi_scripts, whole
+from tests.factories.dumpi_of_otf2 import dumpi_scripts, with_init_and_finalize
 from tests.factories.dumpi_traces import write
 from tests.factories.evidence_traces import collective
 from tests.factories.nsight_exports import write_export
@@ -56,9 +56,9 @@ def barriers(stay_us: list[float]) -> list[list[tuple[Any, ...]]]:
 
 
 def test_long_barriers_everywhere_mean_too_few_cores(build: Build) -> None:
-    found = read(build(barriers([400.0 + 50 * r for r in range(RANKS)]))).recording
-    assert found is not None and found.oversubscribed_ps == 400 * 10**6
-    assert found.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
+    recording = read(build(barriers([400.0 + 50 * r for r in range(RANKS)]))).recording
+    assert recording is not None and recording.oversubscribed_ps == 400 * 10**6
+    assert recording.calls_ps == round(5 * (400 + 50 * 3.5) * 10**6)
 
 
 @pytest.mark.parametrize(
@@ -69,23 +69,27 @@ def test_every_timing_tool_tells_too_few_cores(tmp_path: Path, stays_us: list[fl
     for stay in stays_us:
         times = [(at, at + round(stay * US)) for at in range(1_000 * US, 40_000 * US, 8_000 * US)]
         scripts.append([event for time in times for event in collective(*time)])
-    found = read(writing(tmp_path)([whole(script) for script in scripts])).recording
+    recording = read(
+        writing(tmp_path)([with_init_and_finalize(script) for script in scripts])
+    ).recording
     for form in ("dumpi", "nsight"):
         (tmp_path / form).mkdir()
     write(tmp_path / "dumpi", *dumpi_scripts(scripts))
     for rank, script in enumerate(scripts):
         write_export(tmp_path / "nsight" / f"{rank}.sqlite", {rank: nsight_calls(script)})
-    assert found is not None and (found.oversubscribed_ps > 0) == (stays_us == [400.0] * RANKS)
+    assert recording is not None and (recording.oversubscribed_ps > 0) == (
+        stays_us == [400.0] * RANKS
+    )
     for form in ("dumpi", "nsight"):
         again = read_trace(tmp_path / form).recording
-        assert again is not None and again.oversubscribed_ps == found.oversubscribed_ps, form
-        assert again.calls_ps == found.calls_ps, form
+        assert again is not None and again.oversubscribed_ps == recording.oversubscribed_ps, form
+        assert again.calls_ps == recording.calls_ps, form
 
 
 def test_waiting_for_late_ranks_means_no_shortage(build: Build) -> None:
     """Imbalance: seven wait for 5 ms, and the last to enter is through at once."""
-    found = read(build(barriers([5000.0] * (RANKS - 1) + [8.0]))).recording
-    assert found is not None and found.oversubscribed_ps == 0
+    recording = read(build(barriers([5000.0] * (RANKS - 1) + [8.0]))).recording
+    assert recording is not None and recording.oversubscribed_ps == 0
 
 
 @pytest.mark.parametrize(
@@ -111,8 +115,8 @@ def test_a_slow_network_explains_long_barriers(
     links.write_text("\n".join([header, *rows]) + "\n")
     job = {"trace": str(build(barriers([stay_us] * RANKS))), "hosts": f"h[0-{RANKS - 1}]"}
     prepared = prepare(parse({"fabric": {"file": str(links)}, "job": [job]}))
-    found = prepared.observed.program.recording
-    assert found is not None and (found.oversubscribed_ps > 0) == crowded
+    recording = prepared.observed.program.recording
+    assert recording is not None and (recording.oversubscribed_ps > 0) == crowded
 
 
 @pytest.mark.parametrize(
@@ -153,8 +157,8 @@ def test_long_collectives_on_this_fabric_are_explained(
 )
 def test_real_recordings(name: str, crowded: bool) -> None:
     """EZTrace ran all ranks on one machine; the Score-P trace is of a cluster."""
-    found = read(real(name)).recording
-    assert found is not None and (found.oversubscribed_ps > 0) == crowded
+    recording = read(real(name)).recording
+    assert recording is not None and (recording.oversubscribed_ps > 0) == crowded
 
 
 def test_the_recorded_time_is_that_of_all_repetitions() -> None:
@@ -172,8 +176,8 @@ SURE = "As costs vary, its probability is 83 %."
 def recorded(run: Run, times: float, oversubscribed_ps: int = 0) -> Run:
     """The run with a recording that took so many times as long."""
     calls = round(times * run.elapsed_ps)
-    told = {"calls_ps": calls, "between_ps": 0, "oversubscribed_ps": oversubscribed_ps}
-    return replace(run, summary={**run.summary, "recording": told})
+    recorded_times = {"calls_ps": calls, "between_ps": 0, "oversubscribed_ps": oversubscribed_ps}
+    return replace(run, summary={**run.summary, "recording": recorded_times})
 
 
 def test_a_simulation_does_not_clear_a_slow_network() -> None:
@@ -181,9 +185,9 @@ def test_a_simulation_does_not_clear_a_slow_network() -> None:
     assert plain.cause == "not-network" and plain.confidence > 0.8
     assert diagnose_cause(recorded(quiet_run(), 1.5)).cause == "not-network"
     for run in (recorded(quiet_run(), 5.0), recorded(quiet_run(), 1.0, 400 * 10**6)):
-        found = diagnose_cause(run)
-        assert found.cause == "undetermined" and found.confidence == 0.0
-        assert "does not rule out the network" in found.headline
+        diagnosis = diagnose_cause(run)
+        assert diagnosis.cause == "undetermined" and diagnosis.confidence == 0.0
+        assert "does not rule out the network" in diagnosis.headline
     assert (
         "5.0 times what the model expects" in diagnose_cause(recorded(quiet_run(), 5.0)).warnings[0]
     )
@@ -194,9 +198,9 @@ def test_a_simulation_does_not_clear_a_slow_network() -> None:
 def test_the_model_casts_no_doubt_on_measurements() -> None:
     run = recorded(quiet_run(), 5.0)
     measured = replace(run, summary={**run.summary, "times": "measured"})
-    found = diagnose_cause(measured)
-    assert found.cause == "not-network" and found.times == "measured"
-    assert VARIED not in "\n".join(diagnosis_lines(found, Path("x")))
+    diagnosis = diagnose_cause(measured)
+    assert diagnosis.cause == "not-network" and diagnosis.times == "measured"
+    assert VARIED not in "\n".join(diagnosis_lines(diagnosis, Path("x")))
 
 
 def test_the_screen_says_expected_and_unmeasured() -> None:
@@ -204,13 +208,13 @@ def test_the_screen_says_expected_and_unmeasured() -> None:
     tree = {"hosts_per_leaf": 4, "leaves": 6, "aggregation": 2}
     prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
     run = simulate(prepared)
-    found = diagnose_cause(run, make_evaluate(prepared), seeds=1)
-    text = " ".join("\n".join(diagnosis_lines(found, Path("x"))).split())
+    diagnosis = diagnose_cause(run, make_evaluate(prepared), seeds=1)
+    text = " ".join("\n".join(diagnosis_lines(diagnosis, Path("x"))).split())
     assert "nothing was measured" in text
     assert "The verdict is the same in all 5 variations of the model" in text
     assert " expected " in text and "observed" not in text
-    assert found.times == "expected" and found.headline.endswith("expected).")
-    assert bar_name(found.waterfall[-1], found.times) == "expected"
+    assert diagnosis.times == "expected" and diagnosis.headline.endswith("expected).")
+    assert bar_name(diagnosis.waterfall[-1], diagnosis.times) == "expected"
 
 
 def test_a_trace_says_which_times_were_unused() -> None:
@@ -226,7 +230,7 @@ def test_measured_times_are_called_so_everywhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agreement", "told"),
+    ("agreement", "sentence"),
     [
         (None, "Probability of this cause, based on samples: 83 %."),
         (Agreement(holds=7, of=7), f"The verdict is the same in all 7 {VARIATIONS}. {SURE}"),
@@ -245,5 +249,5 @@ def test_measured_times_are_called_so_everywhere() -> None:
         ),
     ],
 )
-def test_the_screen_says_what_confidence_means(agreement: Agreement | None, told: str) -> None:
-    assert confidence_sentence(0.83, "samples", agreement) == told
+def test_the_screen_says_what_confidence_means(agreement: Agreement | None, sentence: str) -> None:
+    assert confidence_sentence(0.83, "samples", agreement) == sentence

@@ -144,14 +144,14 @@ def elapsed_ps(program: Program, eager: int = 16384) -> int:
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_rewritten_program_runs_to_its_end(name: str, options: Options) -> None:
     program = build(options, None, 1)
-    found = rewritten(name, program)
-    found.program.check()
-    assert sent(found.program, Op.ISEND) == sent(found.program, Op.IRECV)
-    assert found.action.endswith(".")
-    assert found.keeps != "result" or found.assumes
+    rewrite = rewritten(name, program)
+    rewrite.program.check()
+    assert sent(rewrite.program, Op.ISEND) == sent(rewrite.program, Op.IRECV)
+    assert rewrite.action.endswith(".")
+    assert rewrite.keeps != "result" or rewrite.assumes
     # Neither with nor without hand-shake, and not the second time either.
-    assert elapsed_ps(found.program) > 0
-    assert elapsed_ps(repeat(found.program, 2), eager=0) > 0
+    assert elapsed_ps(rewrite.program) > 0
+    assert elapsed_ps(repeat(rewrite.program, 2), eager=0) > 0
     # The program that was given stays as it is.
     assert sent(program) == sent(build(options, None, 1))
 
@@ -159,15 +159,15 @@ def test_a_rewritten_program_runs_to_its_end(name: str, options: Options) -> Non
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_it_keeps_what_it_says(name: str, options: Options) -> None:
     program = build(options, None, 1)
-    found = rewritten(name, program)
-    before, after = sent(program), sent(found.program)
-    if found.keeps == "messages":
+    rewrite = rewritten(name, program)
+    before, after = sent(program), sent(rewrite.program)
+    if rewrite.keeps == "messages":
         # Besides the envelopes of barriers.
         real = {key: size for key, size in after.items() if any(size)}
         assert {key: Counter(sizes) for key, sizes in real.items()} == {
             key: Counter(sizes) for key, sizes in before.items() if any(sizes)
         }
-    elif found.keeps == "bytes":
+    elif rewrite.keeps == "bytes":
         assert {key: sum(sizes) for key, sizes in after.items()} == {
             key: sum(sizes) for key, sizes in before.items()
         }
@@ -191,25 +191,25 @@ def test_it_refuses_what_it_is_not_for(name: str, options: Options, why: str) ->
 def test_a_root_loop_becomes_mpi_reduce() -> None:
     """The same messages as pattern reduce-tree, whose time is the published remedy's."""
     naive = {"kind": "reduce-naive", "ranks": 16, "arrays": 5, "size": "4 KiB"}
-    found = rewritten("tree-reduce", build(naive, None, 1)).program
+    reduced = rewritten("tree-reduce", build(naive, None, 1)).program
     tree = build({**naive, "kind": "reduce-tree"}, None, 1)
 
     def pairs(program: Program) -> dict[tuple[int, int], list[int]]:
         return {(src, dst): sizes for (src, dst, _), sizes in sent(program).items()}
 
-    assert pairs(found) == pairs(tree)
-    assert elapsed_ps(found) == elapsed_ps(tree)
-    assert {label.call for label in found.labels} == {"MPI_Send", "MPI_Reduce"}
+    assert pairs(reduced) == pairs(tree)
+    assert elapsed_ps(reduced) == elapsed_ps(tree)
+    assert {label.call for label in reduced.labels} == {"MPI_Send", "MPI_Reduce"}
 
 
 def test_rotation_sends_every_rank_elsewhere_first() -> None:
     program = build(LOOP, None, 1)
-    found = rewritten("rotated-order", program)
+    rotated = rewritten("rotated-order", program)
     first = {}
-    for i in np.flatnonzero(found.program.kind == Op.ISEND):
-        first.setdefault(int(found.program.op_rank[i]), int(found.program.peer[i]))
+    for i in np.flatnonzero(rotated.program.kind == Op.ISEND):
+        first.setdefault(int(rotated.program.op_rank[i]), int(rotated.program.peer[i]))
     assert first == {rank: (rank + 1) % 9 for rank in range(9)}
-    assert elapsed_ps(found.program) < 0.6 * elapsed_ps(program)
+    assert elapsed_ps(rotated.program) < 0.6 * elapsed_ps(program)
 
 
 def relay(between: str) -> Program:
@@ -246,9 +246,9 @@ def test_no_send_goes_before_what_it_depends_on(between: str) -> None:
         return out
 
     program = relay(between)
-    found = rewritten("rotated-order", program, ("out",)).program
-    assert first(found, 7) == first(program, 7)
-    assert first(found, 1) != first(program, 1)
+    rotated = rewritten("rotated-order", program, ("out",)).program
+    assert first(rotated, 7) == first(program, 7)
+    assert first(rotated, 1) != first(program, 1)
     free = rewritten("rotated-order", relay("nothing"), ("out",)).program
     assert first(free, 7) != first(program, 7)
 
@@ -289,7 +289,7 @@ def test_turns_let_others_by() -> None:
     )
     prepared = prepare(scenario)
     program = crowd_and_pair()
-    found = rewritten("taken-turns", program, ("crowd",)).program
+    taking_turns = rewritten("taken-turns", program, ("crowd",)).program
 
     def over(each: Program) -> tuple[int, int]:
         """When the pair is through, and when the crowd is."""
@@ -298,7 +298,7 @@ def test_turns_let_others_by() -> None:
         by = dict(arrival.rows())
         return by[1], by[0]
 
-    (pair, crowd), (beside, turns) = over(program), over(found)
+    (pair, crowd), (beside, turns) = over(program), over(taking_turns)
     assert beside < 0.75 * pair
     # And the crowd takes what its link takes.
     assert turns < 1.05 * crowd
@@ -307,19 +307,19 @@ def test_turns_let_others_by() -> None:
 def test_a_barrier_keeps_phases_apart() -> None:
     """Nobody starts a phase before everybody's messages of the one before have arrived."""
     options = {**STENCIL, "dims": [4, 4], "post": "all"}
-    found = rewritten("synchronised-phases", build(options, None, 1)).program
+    synchronised = rewritten("synchronised-phases", build(options, None, 1)).program
     fabric = fat_tree(FatTree(hosts_per_leaf=4, leaves=4, aggregation=4))
     node = np.arange(16, dtype=np.uint32)
-    times = simulate_program(network_of(fabric, node.tolist()), found, node)
-    labels = np.array([label.phase for label in found.labels])[times.messages["label"]]
+    times = simulate_program(network_of(fabric, node.tolist()), synchronised, node)
+    labels = np.array([label.phase for label in synchronised.labels])[times.messages["label"]]
     ends = [times.messages["arrival_ps"][labels == p].max() for p in ("+x", "-x", "+y", "-y")]
     starts = [times.messages["post_ps"][labels == p].min() for p in ("+x", "-x", "+y", "-y")]
     assert all(end < start for end, start in zip(ends, starts[1:], strict=False))
 
 
 def test_parts_go_through_all_phases_before_the_next() -> None:
-    found = rewritten("small-phases", build({**STENCIL, "dims": [4, 4]}, None, 1)).program
-    ops = slice(int(found.rank_start[5]), int(found.rank_start[6]))
-    mine = found.kind[ops] == Op.ISEND
-    order = [found.labels[i].phase for i in found.label[ops][mine]]
+    split = rewritten("small-phases", build({**STENCIL, "dims": [4, 4]}, None, 1)).program
+    ops = slice(int(split.rank_start[5]), int(split.rank_start[6]))
+    mine = split.kind[ops] == Op.ISEND
+    order = [split.labels[i].phase for i in split.label[ops][mine]]
     assert order == ["+x", "-x", "+y", "-y"] * 4

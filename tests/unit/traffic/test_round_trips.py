@@ -76,7 +76,7 @@ def test_simgrid_records_a_programs_messages(tmp_path: Path) -> None:
     sends = program.sends & (program.tag >= 0)
     rows = [row for row in sends.nonzero()[0] if program.labels[int(program.label[row])].tag >= 0]
     rank = program.op_rank
-    found = Counter(
+    sent_messages = Counter(
         (
             int(rank[row]),
             int(program.peer[row]),
@@ -85,7 +85,7 @@ def test_simgrid_records_a_programs_messages(tmp_path: Path) -> None:
         )
         for row in rows
     )
-    assert found == {**{(r, (r + 1) % 4, 4000, 7): 3 for r in range(4)}, (0, 1, 40, 9): 1}
+    assert sent_messages == {**{(r, (r + 1) % 4, 4000, 7): 3 for r in range(4)}, (0, 1, 40, 9): 1}
 
 
 @pytest.mark.data
@@ -159,11 +159,11 @@ def test_pipits_frame_has_the_recordings_messages(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "frame.csv", index=False)
 
     def totals(path: Path) -> Counter[tuple[int, int]]:
-        found: Counter[tuple[int, int]] = Counter()
+        sent_bytes: Counter[tuple[int, int]] = Counter()
         for (sender, receiver, size, call), count in messages(path).items():
             if call != "MPI_Barrier":
-                found[sender, receiver] += count * size
-        return found
+                sent_bytes[sender, receiver] += count * size
+        return sent_bytes
 
     assert totals(tmp_path / "frame.csv") == totals(evidence)
     assert totals(evidence).total() == 12 * 4000 + 40

@@ -35,10 +35,10 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def whole(*ranks: str) -> str:
+def trace_text(*ranks: str) -> str:
     """A trace with these calls of each rank, between init and finalize."""
     return "".join(
-        f"{rank} init\n{''.join(f'{rank} {one}' + chr(10) for one in calls.split('; ') if one)}"
+        f"{rank} init\n{''.join(f'{rank} {call}' + chr(10) for call in calls.split('; ') if call)}"
         f"{rank} finalize\n"
         for rank, calls in enumerate(ranks)
     )
@@ -108,7 +108,7 @@ def test_a_folder_without_an_index_is_one_trace() -> None:
 def test_a_wait_takes_the_oldest_matching_request(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        whole(
+        trace_text(
             "isend 1 7 10; isend 1 7 20; isend 1 8 30; "
             "wait 0 1 8; wait 0 1 7; compute 5; waitall 1",
             "recv 0 7 10; recv 0 7 20; recv 0 8 30",
@@ -126,7 +126,7 @@ def test_a_wait_takes_the_oldest_matching_request(tmp_path: Path) -> None:
 
 
 def test_open_requests_are_waited_for_at_the_end(tmp_path: Path) -> None:
-    path = write(tmp_path, whole("isend 1 7 10; test 0 1 7", "recv 0 7 10"))
+    path = write(tmp_path, trace_text("isend 1 7 10; test 0 1 7", "recv 0 7 10"))
     program = read_trace(path)
     assert operations(program, 0) == ["ISEND 0", "WAITALL 0"]
     assert any("1 calls of MPI_Test" in note for note in program.notes)
@@ -134,13 +134,13 @@ def test_open_requests_are_waited_for_at_the_end(tmp_path: Path) -> None:
 
 def test_sendrecv_posts_both_before_it_waits(tmp_path: Path) -> None:
     both = "sendRecv 3 {0} 3 {0} 0 0"
-    program = read_trace(write(tmp_path, whole(both.format(1), both.format(0))))
+    program = read_trace(write(tmp_path, trace_text(both.format(1), both.format(0))))
     assert operations(program, 0) == ["IRECV 0", "ISEND 1", "WAIT 0", "WAIT 1"]
     assert totals(program) == (2, 48)
 
 
 def test_an_any_source_receive_gets_leftover_messages(tmp_path: Path) -> None:
-    path = write(tmp_path, whole("recv -555 3 1; recv 2 3 1", "send 0 3 9", "send 0 3 9"))
+    path = write(tmp_path, trace_text("recv -555 3 1; recv 2 3 1", "send 0 3 9", "send 0 3 9"))
     program = read_trace(path)
     assert totals(program) == (2, 18)
     assert program.peer[program.kind == Op.IRECV].tolist() == [1, 2]
@@ -148,13 +148,15 @@ def test_an_any_source_receive_gets_leftover_messages(tmp_path: Path) -> None:
 
 
 def test_nobody_gets_nothing(tmp_path: Path) -> None:
-    program = read_trace(write(tmp_path, whole("send -666 1 5; recv -666 1 5", "")))
+    program = read_trace(write(tmp_path, trace_text("send -666 1 5; recv -666 1 5", "")))
     assert totals(program) == (0, 0)
     assert "2 sends and receives of MPI_PROC_NULL move nothing" in program.notes
 
 
 def test_smaller_communicators_collectives_are_counted(tmp_path: Path) -> None:
-    path = write(tmp_path, whole("barrier; allreduce 4 0 0", "barrier; allreduce 4 0 0", "barrier"))
+    path = write(
+        tmp_path, trace_text("barrier; allreduce 4 0 0", "barrier; allreduce 4 0 0", "barrier")
+    )
     program = read_trace(path)
     assert {label.call for label in program.labels} == {"MPI_Barrier"}
     assert any(note.startswith("1 collectives that differ between ranks") for note in program.notes)
@@ -162,12 +164,12 @@ def test_smaller_communicators_collectives_are_counted(tmp_path: Path) -> None:
 
 def test_gatherv_and_scatterv_move_each_ranks_counts(tmp_path: Path) -> None:
     calls = "gatherv {0} 1 2 4 0 6 6; scatterv 8 16 32 {1} 0 6 6"
-    path = write(tmp_path, whole(*(calls.format(1 << rank, 8 << rank) for rank in range(3))))
+    path = write(tmp_path, trace_text(*(calls.format(1 << rank, 8 << rank) for rank in range(3))))
     program = read_trace(path)
     sends = program.kind == Op.ISEND
     columns = (program.op_rank[sends], program.peer[sends], program.amount[sends])
-    found = sorted(zip(*(column.tolist() for column in columns), strict=True))
-    assert found == [(0, 1, 16), (0, 2, 32), (1, 0, 2), (2, 0, 4)]
+    messages = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    assert messages == [(0, 1, 16), (0, 2, 32), (1, 0, 2), (2, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -191,11 +193,11 @@ def test_gatherv_and_scatterv_move_each_ranks_counts(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path: Path, calls: str, message: str) -> None:
-    path = write(tmp_path, whole(f"compute 1; {calls}", ""))
-    with pytest.raises(TraceError, match=message) as got:
+    path = write(tmp_path, trace_text(f"compute 1; {calls}", ""))
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(path)
-    assert (got.value.file, got.value.place) == (path, "line 3")
-    assert got.value.remedy
+    assert (caught.value.file, caught.value.place) == (path, "line 3")
+    assert caught.value.remedy
 
 
 def test_a_missing_rank_or_file_is_named(tmp_path: Path) -> None:
@@ -213,8 +215,8 @@ def test_absurd_rank_numbers_take_no_memory(tmp_path: Path) -> None:
 
 
 def test_two_traces_in_a_folder_are_told_apart(tmp_path: Path) -> None:
-    write(tmp_path, whole("", ""))
-    (tmp_path / "again.txt").write_text(whole("", ""))
+    write(tmp_path, trace_text("", ""))
+    (tmp_path / "again.txt").write_text(trace_text("", ""))
     with pytest.raises(TraceError, match="begins a second time"):
         read_trace(tmp_path)
 
@@ -222,16 +224,16 @@ def test_two_traces_in_a_folder_are_told_apart(tmp_path: Path) -> None:
 def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "")
     path.write_bytes(b"0 init\n0 send 1 \xff\xfe 5\n")
-    with pytest.raises(TraceError, match="not text") as got:
+    with pytest.raises(TraceError, match="not text") as caught:
         read_trace(path)
-    assert got.value.place == "byte 16"
+    assert caught.value.place == "byte 16"
 
 
 def test_collectives_beyond_memory_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAILBACK_MEMORY", "1 MiB")
-    path = write(tmp_path, whole(*["alltoall 5000 5000 6 6"] * 80))
-    with pytest.raises(TraceError, match="collectives of the trace makes") as got:
+    path = write(tmp_path, trace_text(*["alltoall 5000 5000 6 6"] * 80))
+    with pytest.raises(TraceError, match="collectives of the trace makes") as caught:
         read_trace(path)
-    assert got.value.file == path
+    assert caught.value.file == path

@@ -57,9 +57,9 @@ def test_pattern_rounds_are_found_and_skipped() -> None:
     assert STEPS - 1 <= len(repeats) <= STEPS
     kept = np.setdiff1d(np.arange(steps.n_steps), repeats[5:-3])
     left = steps.only(kept).program
-    whole = stencil(STEPS - (len(repeats) - 8))
-    assert same(left, whole)
-    assert waited_for(left) == waited_for(whole)
+    complete = stencil(STEPS - (len(repeats) - 8))
+    assert same(left, complete)
+    assert waited_for(left) == waited_for(complete)
 
 
 def two_ranks(sizes: list[int], compute: list[int]) -> Program:
@@ -85,8 +85,8 @@ def test_a_wait_refers_to_the_kept_previous_step() -> None:
     repeats = np.flatnonzero(steps.kinds == 1)
     kept = np.setdiff1d(np.arange(steps.n_steps), repeats[4:-4])
     left = steps.only(kept).program
-    whole = two_ranks([64] * (STEPS - len(repeats) + 8), [1000] * (STEPS - len(repeats) + 8))
-    assert waited_for(left) == waited_for(whole)
+    complete = two_ranks([64] * (STEPS - len(repeats) + 8), [1000] * (STEPS - len(repeats) + 8))
+    assert waited_for(left) == waited_for(complete)
 
 
 def test_computations_of_other_lengths_are_the_same_step() -> None:
