@@ -159,11 +159,11 @@ def _given(seen: Path, name: str | None) -> list[Path]:
     return sorted(path.iterdir()) if single else [path]
 
 
-def arguments(folder: Path, evidence: str, known: list[str]) -> list[str]:
+def arguments(folder: Path, evidence: str, supported: list[str]) -> list[str]:
     """Arguments of ``diagnose`` for a case: its trace, its fabric and other evidence."""
     seen = folder / "seen"
     files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
-    use = known if evidence == "all" else [name for name in known if name == "forwarding"]
+    use = supported if evidence == "all" else [name for name in supported if name == "forwarding"]
     out = [str(seen / files["trace"]), "--fabric", str(seen / files["fabric"])]
     for name in use:
         for path in _given(seen, files[name]):
@@ -171,7 +171,7 @@ def arguments(folder: Path, evidence: str, known: list[str]) -> list[str]:
     return out
 
 
-def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
+def diagnose(folder: Path, evidence: str, supported: list[str]) -> dict[str, Any]:
     """``diagnosis.json`` of a case.
 
     Raises:
@@ -179,13 +179,13 @@ def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
-        given = arguments(folder, evidence, known)
+        inputs = arguments(folder, evidence, supported)
         command = [
             sys.executable,
             "-m",
             "tailback",
             "diagnose",
-            *given,
+            *inputs,
             "--out",
             str(out),
             "--quiet",
@@ -199,15 +199,15 @@ def diagnose(folder: Path, evidence: str, known: list[str]) -> dict[str, Any]:
         made = out / "diagnosis.json"
         if not made.is_file():
             raise RuntimeError(f"exit {done.returncode}: {done.stderr.strip()[-300:]}")
-        found: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
-        return found
+        diagnosis: dict[str, Any] = json.loads(made.read_text(encoding="utf-8"))
+        return diagnosis
 
 
-def answer(folder: Path, evidence: str, known: list[str]) -> Answer:
+def answer(folder: Path, evidence: str, supported: list[str]) -> Answer:
     """Diagnose a case and score the verdict."""
     truth = json.loads((folder / "truth" / "truth.json").read_text(encoding="utf-8"))
     try:
-        return judge(truth, diagnose(folder, evidence, known), evidence)
+        return judge(truth, diagnose(folder, evidence, supported), evidence)
     except RuntimeError as error:
         return Answer(
             truth["number"],
@@ -255,12 +255,12 @@ def _made(path: Path, seed: int) -> bool:
 # --- figures ---------------------------------------------------------------------------------
 
 
-def figures(found: list[Answer]) -> dict[str, Any]:
+def figures(answers: list[Answer]) -> dict[str, Any]:
     """The figures of all answers; None if there are none."""
-    by = {name: [a for a in found if a.evidence == name] for name in ("all", "trace")}
+    by = {name: [a for a in answers if a.evidence == name] for name in ("all", "trace")}
     bins = {name: calibration(_sure(mine)) for name, mine in by.items()}
     return {
-        "scenarios": len({a.number for a in found}),
+        "scenarios": len({a.number for a in answers}),
         "accuracy": _share(by["all"]),
         "accuracy_trace_only": _share(by["trace"]),
         "false_alarms": _alarms(by["all"]),
@@ -277,40 +277,42 @@ def figures(found: list[Answer]) -> dict[str, Any]:
                 ]
                 for name, mine in by.items()
             }
-            for kind in sorted({a.kind for a in found})
+            for kind in sorted({a.kind for a in answers})
         },
-        "failed": sum(bool(a.error) for a in found),
+        "failed": sum(bool(a.error) for a in answers),
     }
 
 
-def _sure(found: list[Answer]) -> list[Answer]:
+def _sure(answers: list[Answer]) -> list[Answer]:
     """Answers that name a cause: an answer "not determined" states no probability."""
-    return [a for a in found if a.cause not in ("", "not_determined")]
+    return [a for a in answers if a.cause not in ("", "not_determined")]
 
 
-def _share(found: list[Answer]) -> float | None:
-    return sum(a.right for a in found) / len(found) if found else None
+def _share(answers: list[Answer]) -> float | None:
+    return sum(a.right for a in answers) / len(answers) if answers else None
 
 
-def _alarms(found: list[Answer]) -> float | None:
-    healthy = [a for a in found if a.main == "healthy"]
+def _alarms(answers: list[Answer]) -> float | None:
+    healthy = [a for a in answers if a.main == "healthy"]
     return sum(a.cause in ALARMS for a in healthy) / len(healthy) if healthy else None
 
 
-def _share_error(found: list[Answer]) -> float | None:
+def _share_error(answers: list[Answer]) -> float | None:
     """Median over the causes of mixed cases, as a share of the measured time."""
-    off = [abs(true - said) for a in found if len(a.shares) > 1 for true, said in a.shares.values()]
+    off = [
+        abs(true - said) for a in answers if len(a.shares) > 1 for true, said in a.shares.values()
+    ]
     return float(np.median(off)) if off else None
 
 
 def _worst(bins: list[dict[str, float]]) -> float | None:
-    off = [abs(one["stated"] - one["right"]) for one in bins if one["answers"] >= 10]
+    off = [abs(row["stated"] - row["right"]) for row in bins if row["answers"] >= 10]
     return max(off) if off else None
 
 
-def text(found: list[Answer]) -> str:
+def text(answers: list[Answer]) -> str:
     """What is printed without ``--json``."""
-    made = figures(found)
+    made = figures(answers)
     lines = []
     for name in (
         "accuracy",
@@ -328,13 +330,13 @@ def text(found: list[Answer]) -> str:
     for name, bins in made["calibration"].items():
         lines.append(f"stated confidence, {name}:")
         lines += [
-            f"  {one['from']:.2f}-{one['to']:.2f}: {one['answers']} answers, stated "
-            f"{percent(one['stated'], 1)}, right {percent(one['right'], 1)}"
-            for one in bins
+            f"  {row['from']:.2f}-{row['to']:.2f}: {row['answers']} answers, stated "
+            f"{percent(row['stated'], 1)}, right {percent(row['right'], 1)}"
+            for row in bins
         ]
     lines += [
         f"{a.number:4} {a.evidence:5} {a.kind}: said {a.cause or a.error} ({percent(a.confidence)})"
-        for a in found
+        for a in answers
         if not a.right
     ]
     return "\n".join(lines)
@@ -363,16 +365,16 @@ def main() -> int:
     made = make(folder, options.split, numbers, options.seed)
     if options.make:
         return 0
-    known = options_known()
-    missing = [f"--{name}" for name in FILES if name not in known]
+    supported = options_known()
+    missing = [f"--{name}" for name in FILES if name not in supported]
     if missing:
         print(f"this tailback diagnose has no {', '.join(missing)}", file=sys.stderr)
     # Without counters there is nothing to compare with the trace alone.
-    asked = ["trace"] if options.trace_only or "counters" not in known else ["all", "trace"]
-    found = [answer(path, evidence, known) for path in made for evidence in asked]
+    asked = ["trace"] if options.trace_only or "counters" not in supported else ["all", "trace"]
+    answers = [answer(path, evidence, supported) for path in made for evidence in asked]
     if options.save:
-        options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
-    print(json.dumps(figures(found), indent=2) if options.json else text(found))
+        options.save.write_text(json.dumps([asdict(a) for a in answers]), encoding="utf-8")
+    print(json.dumps(figures(answers), indent=2) if options.json else text(answers))
     return 0
 
 

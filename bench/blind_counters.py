@@ -90,8 +90,8 @@ def _rows(
 ) -> tuple[Rows, dict[str, int]]:
     """Readings of the targets, sorted by time, and the bytes they cover by ``device[port]``."""
     rng = np.random.Generator(np.random.Philox(key=[sampling.seed, 5]))
-    known = _idle_after(run, from_run(run).readings)
-    by_port = known.partition_by("node_name", "port", as_dict=True, maintain_order=True)
+    readings = _idle_after(run, from_run(run).readings)
+    by_port = readings.partition_by("node_name", "port", as_dict=True, maintain_order=True)
     parts, sent = [], dict[str, int]()
     for number, target in enumerate(targets):
         frame = by_port[target.node_name, target.port]

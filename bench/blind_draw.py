@@ -197,13 +197,13 @@ def _confirm(counterfactual: Counterfactual) -> None:
     causes = counterfactual.reality.causes
     if not causes:
         return
-    whole, clean = counterfactual.time_ps(), counterfactual.clean_ps
+    elapsed_ps, clean = counterfactual.time_ps(), counterfactual.clean_ps
     worth = WORTH if len(causes) == 1 else WORTH_MIXED
-    if whole - clean < WORTH * whole:
-        raise UnconfirmedError(f"{', '.join(causes)} cost {1 - clean / whole:.0%}")
+    if elapsed_ps - clean < WORTH * elapsed_ps:
+        raise UnconfirmedError(f"{', '.join(causes)} cost {1 - clean / elapsed_ps:.0%}")
     for cause, saved in counterfactual.removed_ps().items():
-        if saved < worth * whole:
-            raise UnconfirmedError(f"{cause} costs {saved / whole:.0%}")
+        if saved < worth * elapsed_ps:
+            raise UnconfirmedError(f"{cause} costs {saved / elapsed_ps:.0%}")
 
 
 # --- machines --------------------------------------------------------------------------------
@@ -339,8 +339,8 @@ def _grid(rng: np.random.Generator, ranks: int, dimensions: int) -> tuple[int, .
         return (ranks,)
     side = round(ranks ** (1 / dimensions))
     best = min((d for d in range(2, ranks + 1) if ranks % d == 0), key=lambda d: abs(d - side))
-    rest = _grid(rng, ranks // best, dimensions - 1)
-    return tuple(int(x) for x in rng.permutation([best, *rest]))
+    other_sides = _grid(rng, ranks // best, dimensions - 1)
+    return tuple(int(x) for x in rng.permutation([best, *other_sides]))
 
 
 def _application(

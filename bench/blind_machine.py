@@ -100,9 +100,9 @@ def _port(fabric: Fabric, link: int, first: int, width: str, speed: str) -> str:
     at, to = int(fabric.link_src_port[link]) + first, int(fabric.link_dst_port[link]) + first
     peer, lid, speed = _tag(fabric, there), _lid(fabric, there), f"{width}{speed}"
     if here < fabric.n_nodes:
-        own = f"({_guid(fabric, here) + 1:x})"
+        port_guid = f"({_guid(fabric, here) + 1:x})"
         return (
-            f'[{at}]{own} \t"{peer}"[{to}]\t\t# lid {_lid(fabric, here)} lmc 0 '
+            f'[{at}]{port_guid} \t"{peer}"[{to}]\t\t# lid {_lid(fabric, here)} lmc 0 '
             f'"{_name(fabric, there)}" lid {lid} {speed}'
         )
     far = f"({_guid(fabric, there) + 1:x})" if there < fabric.n_nodes else ""

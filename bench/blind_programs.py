@@ -76,10 +76,10 @@ class Work:
         speed = max(1.0 + self.spread * rng.standard_normal(), 0.5) * self.slow.get(rank, 1.0)
 
         def takes(ps: float) -> int:
-            own = ps * speed * max(1.0 + 0.2 * self.spread * rng.standard_normal(), 0.5)
-            number = int(detours.poisson(self.rate_per_s * own * 1e-12))
+            computed = ps * speed * max(1.0 + 0.2 * self.spread * rng.standard_normal(), 0.5)
+            number = int(detours.poisson(self.rate_per_s * computed * 1e-12))
             stolen = detours.exponential(self.detour_ps, number).sum() if number else 0.0
-            return round(own + stolen)
+            return round(computed + stolen)
 
         return takes
 
@@ -89,10 +89,10 @@ class Work:
 
 def neighbours(dims: tuple[int, ...], rank: int) -> Iterator[tuple[int, int]]:
     """Neighbours of a rank in a periodic grid, x fastest, with the number of their direction."""
-    place, rest = [], rank
+    place, remainder = [], rank
     for side in dims:
-        place.append(rest % side)
-        rest //= side
+        place.append(remainder % side)
+        remainder //= side
     stride = 1
     for axis, side in enumerate(dims):
         for which, step in enumerate((-1, 1)):

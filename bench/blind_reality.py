@@ -214,12 +214,12 @@ class Counterfactual:
         """Time of the job."""
         gone = frozenset(without)
         if gone not in self.elapsed:
-            whole = not gone
+            intact = not gone
             done = run(
-                self.reality, gone, marked=whole, counters_ps=self.counters_ps if whole else 0
+                self.reality, gone, marked=intact, counters_ps=self.counters_ps if intact else 0
             )
             self.elapsed[gone] = done.elapsed_ps
-            if whole:
+            if intact:
                 self.happened = done
         return self.elapsed[gone]
 
@@ -230,8 +230,8 @@ class Counterfactual:
 
     def removed_ps(self) -> dict[str, int]:
         """Time saved by removing each cause alone."""
-        whole = self.time_ps()
-        return {cause: whole - self.time_ps([cause]) for cause in self.reality.causes}
+        elapsed_ps = self.time_ps()
+        return {cause: elapsed_ps - self.time_ps([cause]) for cause in self.reality.causes}
 
     def shares_ps(self) -> dict[str, float]:
         """Cost of each cause: the mean over all orders of removing them (Shapley, 1953)."""

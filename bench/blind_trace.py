@@ -40,8 +40,8 @@ class Clocks:
 
     def ticks(self, host: int, ps: NDArray[np.int64] | int) -> NDArray[np.int64]:
         """What the clock of ``host`` shows at true times, ticks."""
-        own = np.asarray(ps, np.float64) * (1.0 + self.drift[host]) + self.offset_ps[host]
-        return np.asarray(np.floor(own / NS), np.int64) + _BASE
+        local_ps = np.asarray(ps, np.float64) * (1.0 + self.drift[host]) + self.offset_ps[host]
+        return np.asarray(np.floor(local_ps / NS), np.int64) + _BASE
 
 
 def write_trace(
@@ -81,7 +81,7 @@ def write_trace(
             _write_offsets(archive, times, host_of_rank, clocks, recorded_offsets)
             # The beginning of such a trace is a time of its first rank's clock, to which all times
             # refer.
-            first = min(int(one[0, 0]) for one in times)
+            first = min(int(calls[0, 0]) for calls in times)
             archive._first_timestamp = int(clocks.ticks(host_of_rank[0], first)) - _BEFORE
         # The package takes the time of writing; what is wanted is that of the recording.
         archive._realtime_timestamp = (utc_ns + archive._first_timestamp - _BASE) / 1e9
@@ -178,11 +178,13 @@ def _records(
         writer.mpi_irecv_request(leave, requests.post(call))
     elif call.name in ("MPI_Wait", "MPI_Waitall"):
         done = [requests.open.pop()] if call.name == "MPI_Wait" else requests.open
-        for number, one in done:
-            if one.name == "MPI_Isend":
+        for number, started in done:
+            if started.name == "MPI_Isend":
                 writer.mpi_isend_complete(leave, number)
             else:
-                writer.mpi_irecv(leave, one.peer, world, one.tag, one.size_bytes, number)
+                writer.mpi_irecv(
+                    leave, started.peer, world, started.tag, started.size_bytes, number
+                )
         if call.name == "MPI_Waitall":
             requests.open = []
     elif call.name == "MPI_Allreduce":
@@ -208,6 +210,6 @@ def _write_offsets(
         # The package numbers locations from 0 in the order of their definition.
         writer = _otf2.Archive_GetDefWriter(archive.handle, rank)
         for which, at in enumerate((int(times[rank][0, 0]), int(times[rank][-1, 1]))):
-            own, master = clocks.ticks(host, at), clocks.ticks(host_of_rank[0], at)
+            local, master = clocks.ticks(host, at), clocks.ticks(host_of_rank[0], at)
             error = 0 if host == host_of_rank[0] else int(errors[host, which]) // NS
-            _otf2.DefWriter_WriteClockOffset(writer, int(own), int(master - own) + error, 0.0)
+            _otf2.DefWriter_WriteClockOffset(writer, int(local), int(master - local) + error, 0.0)

@@ -205,7 +205,7 @@ def from_trace(truth: Truth, folder: Path, rng: np.random.Generator) -> Calibrat
     node = np.array([int(host) for host in hosts.split(",") for _ in range(2)], np.uint32)
     job = replace(prepared.observed, node=node)
     prepared = replace(prepared, jobs=[job])
-    names = [prepared.fabric.host_name[int(one)] for one in prepared.fabric.node_host[node]]
+    names = [prepared.fabric.host_name[int(host)] for host in prepared.fabric.node_host[node]]
     assert len(names) == RANKS
     events = scripts(prepared, meetings(truth.noise, rng), rng)
     trace = write(folder / "trace", events, names)
@@ -223,9 +223,9 @@ def fabric_file(truth: Truth, folder: Path) -> Path:
     return path
 
 
-def hits(found: Calibration, truth: Truth) -> dict[str, bool | None]:
+def hits(calibration: Calibration, truth: Truth) -> dict[str, bool | None]:
     """Whether each truth is in its interval; None where it was not identified."""
-    identified = {one.name: one for one in found.engine}
+    identified = {fit.name: fit for fit in calibration.engine}
     return {
         name: identified[name].low <= value <= identified[name].high if name in identified else None
         for name, value in truth.settings.items()
@@ -247,12 +247,12 @@ def summary(rows: list[dict[str, bool | None]], widths: list[dict[str, float]]) 
     return out
 
 
-def half_widths(found: Calibration) -> dict[str, float]:
+def half_widths(calibration: Calibration) -> dict[str, float]:
     """Half of each interval, relative to the value; header relative to the packet."""
     scale = {"header": 4096.0}
     return {
-        one.name: (one.high - one.low) / 2 / scale.get(one.name, max(one.value, 1e-9))
-        for one in found.engine
+        fit.name: (fit.high - fit.low) / 2 / scale.get(fit.name, max(fit.value, 1e-9))
+        for fit in calibration.engine
     }
 
 
@@ -273,9 +273,11 @@ def main() -> None:
         truth = draw(np.random.default_rng([options.seed, number]))
         for name, make in makers.items():
             with tempfile.TemporaryDirectory() as folder:
-                found = make(truth, Path(folder), np.random.default_rng([options.seed, number, 1]))
-            rows[name].append(hits(found, truth))
-            widths[name].append(half_widths(found))
+                calibration = make(
+                    truth, Path(folder), np.random.default_rng([options.seed, number, 1])
+                )
+            rows[name].append(hits(calibration, truth))
+            widths[name].append(half_widths(calibration))
             if options.progress:
                 print(json.dumps({"draw": number, "from": name, **rows[name][-1]}), file=sys.stderr)
     out = {name: summary(rows[name], widths[name]) for name in makers}

@@ -60,18 +60,18 @@ def program(met: list[Meeting]) -> Program:
     """The application."""
     build = ProgramBuilder("pairs", RANKS)
     label = build.label(Label("pairs", "MPI_Send"))
-    for one in met:
+    for meeting in met:
         for rank, other, computes, late in zip(
-            (one.first, one.second),
-            (one.second, one.first),
-            one.computes_ps,
-            one.late_ps,
+            (meeting.first, meeting.second),
+            (meeting.second, meeting.first),
+            meeting.computes_ps,
+            meeting.late_ps,
             strict=True,
         ):
             build.compute(rank, computes)
-            for send in (rank == one.first, rank != one.first):
+            for send in (rank == meeting.first, rank != meeting.first):
                 post = build.isend if send else build.irecv
-                build.wait(rank, post(rank, other, one.size, 1, label))
+                build.wait(rank, post(rank, other, meeting.size, 1, label))
                 if not send:
                     build.compute(rank, late)
     return build.build()
@@ -108,13 +108,15 @@ class _Timeline:
 
     def play(self, met: list[Meeting]) -> list[list[tuple[Any, ...]]]:
         """Events of all ranks."""
-        for one in met:
-            for rank, computes in zip((one.first, one.second), one.computes_ps, strict=True):
+        for meeting in met:
+            for rank, computes in zip(
+                (meeting.first, meeting.second), meeting.computes_ps, strict=True
+            ):
                 self.now[rank] += computes
-            self._send(one.first, one.second, one.size)
-            self._receive(one.second, one.first, one.size, one.late_ps[1])
-            self._send(one.second, one.first, one.size)
-            self._receive(one.first, one.second, one.size, one.late_ps[0])
+            self._send(meeting.first, meeting.second, meeting.size)
+            self._receive(meeting.second, meeting.first, meeting.size, meeting.late_ps[1])
+            self._send(meeting.second, meeting.first, meeting.size)
+            self._receive(meeting.first, meeting.second, meeting.size, meeting.late_ps[0])
         return self.events
 
     def _call(self, rank: int, name: str, enter: int, leave: int, at: int, *record: Any) -> None:

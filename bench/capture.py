@@ -104,10 +104,10 @@ def measure(packets: int, folder: Path) -> list[dict[str, Any]]:
                     file.write(records)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             start = time.process_time()
-            found = _core.read_captures([path], KEPT)
+            captures = _core.read_captures([path], KEPT)
             seconds = time.process_time() - start
             more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-            count = found["files"][0]["packets"]
+            count = captures["files"][0]["packets"]
             if count != batches * BATCH:
                 raise SystemExit(f"{form.__name__}: {count} packets of {batches * BATCH} were read")
             rows.append(

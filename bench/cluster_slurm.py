@@ -38,12 +38,12 @@ TIMES = {"performance.json", "manifest.json"}
 
 def digest(folder: Path, pattern: str) -> str:
     """SHA-256 over names and contents of the files of a result, without those that state times."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for path in sorted(folder.glob(pattern)):
         if path.is_file() and path.name not in TIMES:
-            found.update(path.relative_to(folder).as_posix().encode() + b"\0")
-            found.update(hashlib.sha256(path.read_bytes()).digest())
-    return found.hexdigest()
+            sha.update(path.relative_to(folder).as_posix().encode() + b"\0")
+            sha.update(hashlib.sha256(path.read_bytes()).digest())
+    return sha.hexdigest()
 
 
 def submit(script: Path) -> str:
@@ -121,16 +121,16 @@ CASES: dict[str, tuple[Measure, str, int]] = {
 """How each case is measured, its scenario and number of seeds."""
 
 
-def one(name: str, workers: int) -> dict[str, Any]:
+def run_once(name: str, workers: int) -> dict[str, Any]:
     """One run of a case in this process."""
     measure, source, seeds = CASES[name]
     # Workers on other machines see the current folder, not /tmp.
     folder = Path(tempfile.mkdtemp(prefix="cluster-slurm-", dir="."))
     try:
-        found = measure(source, seeds, workers, folder.absolute())
+        row = measure(source, seeds, workers, folder.absolute())
     finally:
         shutil.rmtree(folder)
-    return {**found, "own_s": cpu_seconds()}
+    return {**row, "own_s": cpu_seconds()}
 
 
 def compared(name: str, numbers: list[int], rounds: int) -> list[dict[str, Any]]:
@@ -143,19 +143,21 @@ def compared(name: str, numbers: list[int], rounds: int) -> list[dict[str, Any]]
             runs[number].append(json.loads(output))
     reference = runs[numbers[0]][0]["digest"]
     rows = []
-    for number, found in runs.items():
-        ratios = [a["wall_s"] / b["wall_s"] for a, b in zip(runs[numbers[0]], found, strict=True)]
+    for number, attempts in runs.items():
+        ratios = [
+            a["wall_s"] / b["wall_s"] for a, b in zip(runs[numbers[0]], attempts, strict=True)
+        ]
         rows.append(
             {
                 "case": name,
                 "workers": number,
                 "rounds": rounds,
-                "wall_s": statistics.median(run["wall_s"] for run in found),
-                "own_s": statistics.median(run["own_s"] for run in found),
-                "by_workers": statistics.median_low(run["by_workers"] for run in found),
+                "wall_s": statistics.median(run["wall_s"] for run in attempts),
+                "own_s": statistics.median(run["own_s"] for run in attempts),
+                "by_workers": statistics.median_low(run["by_workers"] for run in attempts),
                 "faster": statistics.median(ratios),
                 "ratios": ratios,
-                "same": all(run["digest"] == reference for run in found),
+                "same": all(run["digest"] == reference for run in attempts),
             }
         )
     return rows
@@ -188,7 +190,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(one(options.one[0], int(options.one[1]))))
+        print(json.dumps(run_once(options.one[0], int(options.one[1]))))
         return
     if shutil.which("sbatch") is None:
         raise SystemExit("sbatch is missing: this benchmark needs Slurm")

@@ -152,10 +152,10 @@ def _levels(times: NDArray[np.int64]) -> NDArray[np.int64]:
 def summarise(rows: list[dict[str, Any]], sizes: tuple[int, ...]) -> list[dict[str, Any]]:
     """Bias, rank correlation and saving of each size."""
     coarser = [row for row in rows if row["fitting"] is not None]
-    found = [_summary(rows, size) for size in (AGAIN, *sizes, AUTO)]
+    summaries = [_summary(rows, size) for size in (AGAIN, *sizes, AUTO)]
     if 0 < len(coarser) < len(rows):
-        found.append({**_summary(coarser, AUTO), "name": COARSER})
-    return [*found, _summary(rows, FLUID)]
+        summaries.append({**_summary(coarser, AUTO), "name": COARSER})
+    return [*summaries, _summary(rows, FLUID)]
 
 
 def _summary(rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
@@ -173,10 +173,10 @@ def _summary(rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
             # Equal ranks alone say nothing about the order.
             order.append(spearmanr(*levels).statistic if levels[1].any() else 0.0)
             lost.append(full[coarse.argmin()] / full.min() - 1)
-        for one, other in itertools.combinations(range(len(full)), 2):
-            if abs(np.log(full[one] / full[other])) >= CLEAR:
+        for first, other in itertools.combinations(range(len(full)), 2):
+            if abs(np.log(full[first] / full[other])) >= CLEAR:
                 pairs += 1
-                kept += (full[one] < full[other]) == (coarse[one] < coarse[other])
+                kept += (full[first] < full[other]) == (coarse[first] < coarse[other])
         cost[0] += row["sizes"][0]["cpu_s"]
         cost[1] += row["sizes"][size]["cpu_s"]
     low, median, high = np.percentile(bias, [5, 50, 95])
@@ -252,9 +252,9 @@ def candidates(file: str) -> dict[str, Any]:
     return out
 
 
-def candidates_table(found: dict[str, Any]) -> str:
+def candidates_table(measured: dict[str, Any]) -> str:
     """The candidates in Markdown: times in µs, and processor seconds."""
-    models = found["models"]
+    models = measured["models"]
     lines = [f"| placement | {' | '.join(models)} |", "|---" * (len(models) + 1) + "|"]
     for name in models["4 KiB"]:
         cells = (f"{rows[name]['ps'] / 1e6:.1f} µs" for rows in models.values())
@@ -283,14 +283,14 @@ def main() -> int:
     except TailbackError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    found = summarise([row for row in rows if row], SIZES_KIB)
+    summaries = summarise([row for row in rows if row], SIZES_KIB)
     if args.write:
         part = "larger" if args.times > 1 else "sizes"
-        put(PAGE, {part: table(found)})
+        put(PAGE, {part: table(summaries)})
     if args.json:
-        print(json.dumps({"machine": machine(), "sizes": found}))
+        print(json.dumps({"machine": machine(), "sizes": summaries}))
     else:
-        print(table(found))
+        print(table(summaries))
     return 0
 
 

@@ -68,7 +68,7 @@ def pattern_of(name: str, dims: tuple[int, int]) -> dict[str, Any]:
 
 def held(fabric: str, pattern: str, routing: str, seeds: int) -> dict[str, Any]:
     """Shares of intervals that contain the truth, over the links of several runs."""
-    own, shown = [], []
+    alone, shown = [], []
     job = {"pattern": pattern_of(pattern, LARGE.get(fabric, (16, 16))), "placement": "random"}
     runs = -(-seeds // 6) if fabric in LARGE else seeds
     for seed in range(1, runs + 1):
@@ -83,16 +83,16 @@ def held(fabric: str, pattern: str, routing: str, seeds: int) -> dict[str, Any]:
             )
         )
         evidence = FigureData(run)
-        for found, inside in ((coverage(evidence), own), (shown_coverage(evidence), shown)):
-            assert found is not None  # a simulated run knows the truth
-            inside.append(found.inside[found.congested])
+        for intervals, inside in ((coverage(evidence), alone), (shown_coverage(evidence), shown)):
+            assert intervals is not None  # a simulated run knows the truth
+            inside.append(intervals.inside[intervals.congested])
     links = np.concatenate(shown)
     return {
         "fabric": fabric,
         "pattern": pattern,
         "routing": routing,
         "links": len(links),
-        "own_percent": round(100 * float(np.concatenate(own).mean()), 1),
+        "own_percent": round(100 * float(np.concatenate(alone).mean()), 1),
         "bundle_percent": round(100 * float(links.mean()), 1),
     }
 

@@ -104,9 +104,9 @@ def causes(seed: int) -> list[str]:
 @contextmanager
 def lab(ip: int, scheme: str) -> Iterator[Plan]:
     """A lab whose ports sample packets; removed at the end."""
-    given = spec.load(EXAMPLE / SPECIFICATION)
-    wanted = given.model_copy(
-        update={"name": f"bench{os.getpid()}", "fabric": given.fabric.model_copy(update={"ip": ip})}
+    base = spec.load(EXAMPLE / SPECIFICATION)
+    wanted = base.model_copy(
+        update={"name": f"bench{os.getpid()}", "fabric": base.fabric.model_copy(update={"ip": ip})}
     )
     plan = fabric.bring_up(wanted, PacketScheme.parse(scheme))
     try:
@@ -118,7 +118,7 @@ def lab(ip: int, scheme: str) -> Iterator[Plan]:
 def warm(plan: Plan) -> list[int]:
     """Nanoseconds of the program of a port, and of a receiver, on one packet a million times."""
     number = {(link.source, link.target): link.number for link in plan.links}
-    found = []
+    nanoseconds = []
     for node, to, way, hop in (("l0", "s0", "egress", 1), ("h10", "l1", "ingress", 3)):
         context = bytearray(192)
         # Field ifindex of struct __sk_buff.
@@ -126,8 +126,8 @@ def warm(plan: Plan) -> list[int]:
         program = fabric.folder_of(plan) / telemetry.FOLDER / "programs" / f"tailback_{way}"
         with system.inside(plan.namespace(node)), opened(program) as descriptor:
             packet = _packet(plan.address("h00"), plan.address("h10"), hop)
-            found.append(dry_run(descriptor, packet, bytes(context), 1_000_000)[1])
-    return found
+            nanoseconds.append(dry_run(descriptor, packet, bytes(context), 1_000_000)[1])
+    return nanoseconds
 
 
 def _packet(source: str, target: str, hop: int) -> bytes:
@@ -264,8 +264,8 @@ def links_of(case: Path, ip: int, scheme: str, seed: int) -> pl.DataFrame:
     packets, met = estimates(case, truth.height)
     counts = packets.counts()
     low, high = (ends[1:] for ends in counts.interval())
-    one = PacketScheme.parse(scheme).one_reservoir
-    few, many = (ends[1:] for ends in fraction_interval(packets, met, one))
+    one_reservoir = PacketScheme.parse(scheme).one_reservoir
+    few, many = (ends[1:] for ends in fraction_interval(packets, met, one_reservoir))
     n, sent = truth["packets"].to_numpy(), truth["sent"].to_numpy()
     true = truth["congested"].to_numpy() / np.maximum(n, 1)
     # The deviation that the truth predicts: that of an idle link, and what packets add.
@@ -348,7 +348,7 @@ def bench(seeds: range, folder: Path, schemes: list[tuple[int, str]]) -> dict[st
     return {**summary(every, np.sum(times, axis=0)), "machine": machine(), "schemes": by_scheme}
 
 
-def table(found: dict[str, Any]) -> str:
+def table(figures: dict[str, Any]) -> str:
     """The figures as the page has them."""
 
     def percent(share: float | None) -> str:
@@ -359,7 +359,7 @@ def table(found: dict[str, Any]) -> str:
         "interval | of links between 1 and 99 % | error there, mean |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    rows = [*found["schemes"], {"scheme": "all", "ip": None, **found}]
+    rows = [*figures["schemes"], {"scheme": "all", "ip": None, **figures}]
     for row in rows:
         name = "**all**" if row["ip"] is None else f"`{row['scheme']}`, IPv{row['ip']}"
         lines.append(
@@ -373,17 +373,17 @@ def table(found: dict[str, Any]) -> str:
     lines += [
         f"| `{row['scheme']}`, IPv{row['ip']} | {row['ns_per_packet_hop']:.0f} | "
         f"{row['ns_warm']:.0f} | {row['ns_receiver']:.0f} | {row['ns_receiver_warm']:.0f} |"
-        for row in found["schemes"]
+        for row in figures["schemes"]
     ]
     lines += [
         "",
-        f"{found['runs']} runs, {found['packet_hops'] / 1e6:.1f} million packet-hops. Queues "
-        f"dropped {100 * found['lost']:.4f} % of packets. Of {found['idle_links']} links with "
-        f"fewer than {IDLE} packets, {percent(found['idle_coverage'])} have them in their "
-        f"intervals. {found['super_packets']} segments were in super-packets, {found['no_room']} "
-        f"samples found no room. The congested fractions that ports counted correlate with "
-        f"readings of their queues by {found['queue_correlation']:.3f}. {found['machine']}, Linux "
-        f"{platform.release()}.",
+        f"{figures['runs']} runs, {figures['packet_hops'] / 1e6:.1f} million packet-hops. Queues "
+        f"dropped {100 * figures['lost']:.4f} % of packets. Of {figures['idle_links']} links with "
+        f"fewer than {IDLE} packets, {percent(figures['idle_coverage'])} have them in their "
+        f"intervals. {figures['super_packets']} segments were in super-packets, "
+        f"{figures['no_room']} samples found no room. The congested fractions that ports counted "
+        f"correlate with readings of their queues by {figures['queue_correlation']:.3f}. "
+        f"{figures['machine']}, Linux {platform.release()}.",
     ]
     return "\n".join(lines)
 
@@ -436,13 +436,13 @@ def stream(plan: Plan, seconds: int) -> tuple[float, float]:
 
 def throughput(pairs: int, scheme: str, seconds: int = 3) -> dict[str, Any]:
     """Throughput and processor time with sampling and without, by turns."""
-    found: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
+    streams: dict[str, list[tuple[float, float]]] = {"without": [], "with": []}
     with two_hosts("tbplain", None) as plain, two_hosts("tbsampled", scheme) as sampled:
         for _ in range(pairs):
-            found["without"].append(stream(plain, seconds))
-            found["with"].append(stream(sampled, seconds))
+            streams["without"].append(stream(plain, seconds))
+            streams["with"].append(stream(sampled, seconds))
         truth = telemetry.truth(sampled, fabric.folder_of(sampled))
-    without, with_ = (np.array(found[name]) for name in ("without", "with"))
+    without, with_ = (np.array(streams[name]) for name in ("without", "with"))
     ratio = with_ / without
     return {
         "scheme": scheme,
@@ -487,7 +487,7 @@ def main() -> int:
         "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
     )
     args = parser.parse_args()
-    chosen = [one for one in SCHEMES if args.only in (None, one[1])]
+    chosen = [scheme for scheme in SCHEMES if args.only in (None, scheme[1])]
     try:
         system.require(system.FABRIC_TOOLS | system.JOB_TOOLS | telemetry.TOOLS)
         if args.throughput:
@@ -500,16 +500,16 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="tailback-bench-") as name:
             folder = args.keep or Path(name)
             folder.mkdir(parents=True, exist_ok=True)
-            found = bench(range(args.first, args.first + args.runs), folder, chosen)
+            figures = bench(range(args.first, args.first + args.runs), folder, chosen)
     except TailbackError as error:
         print(error, file=sys.stderr)
         return 2
     if args.write:
-        put(PAGE, {"estimates": table(found)})
+        put(PAGE, {"estimates": table(figures)})
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        for row in (*found["schemes"], {"ip": "4 and 6", "scheme": "all", **found}):
+        for row in (*figures["schemes"], {"ip": "4 and 6", "scheme": "all", **figures}):
             print(
                 "IPv{ip}, {scheme}: {links} links, coverage {coverage}, z {z_mean} rms {z_rms}, "
                 "congested fraction {congested_coverage}".format(**row)

@@ -55,15 +55,15 @@ def deployed(scenario: Scenario, telemetry: dict[str, Any]) -> Scenario:
 def verdict(case: Case, telemetry: dict[str, Any], packets: int) -> str:
     """The cause that the diagnosis names from samples alone."""
     runs = observe_with(deployed(case.scenario, telemetry), packets)
-    known = deployed(case.as_known(), telemetry)
-    whole = thin(join(runs, known), packets, case.number)
-    seen = known_to_user(decode_samples(whole, prepare(known).fabric))
-    return str(diagnose_cause(Run(known, seen.tables, seen.summary)).cause)
+    scenario = deployed(case.as_known(), telemetry)
+    run = thin(join(runs, scenario), packets, case.number)
+    seen = known_to_user(decode_samples(run, prepare(scenario).fabric))
+    return str(diagnose_cause(Run(scenario, seen.tables, seen.summary)).cause)
 
 
 def measure(count: int, packets: int) -> list[dict[str, Any]]:
     """A row for each deployment, over the first ``count`` test scenarios."""
-    found: dict[str, Counter[str]] = {name: Counter() for name in DEPLOYMENTS}
+    verdicts: dict[str, Counter[str]] = {name: Counter() for name in DEPLOYMENTS}
     for number in range(1, 2 * count, 2):
         try:
             case = make(number)
@@ -73,11 +73,11 @@ def measure(count: int, packets: int) -> list[dict[str, Any]]:
         for name, telemetry in DEPLOYMENTS.items():
             cause = verdict(case, telemetry, packets)
             kind = "right" if cause == case.label else "open" if cause == OPEN else "wrong"
-            found[name][kind] += 1
+            verdicts[name][kind] += 1
         print(f"{number} {case.label}: {cpu_seconds():.0f} s", file=sys.stderr, flush=True)
     return [
         {"deployment": name, **{kind: counts[kind] for kind in ("right", "wrong", "open")}}
-        for name, counts in found.items()
+        for name, counts in verdicts.items()
     ]
 
 

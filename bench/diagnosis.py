@@ -86,7 +86,7 @@ class Ask:
     knowledge: Sequence[str]
 
 
-def known(case: Case, knowledge: str) -> Scenario:
+def known_scenario(case: Case, knowledge: str) -> Scenario:
     """The scenario as it is known."""
     if knowledge == "all":
         return case.scenario
@@ -107,9 +107,9 @@ def answers(number: int, ask: Ask) -> list[Answer]:
     out = []
     most = max(ask.packets)
     for scheme in ask.schemes:
-        whole, executions = executed(case, scheme, most)
+        run, executions = executed(case, scheme, most)
         for packets in ask.packets:
-            seen = as_seen(case, whole, packets)
+            seen = as_seen(case, run, packets)
             for knowledge in ask.knowledge:
                 once = packets == most and scheme == ask.schemes[0]
                 if knowledge in ONCE and not once:
@@ -134,7 +134,7 @@ def answer(
     case: Case, seen: Run, executions: int, scheme: str, packets: int, knowledge: str
 ) -> Answer:
     """Diagnose one scenario, observed in one way."""
-    scenario = carrying(known(case, knowledge), scheme)
+    scenario = carrying(known_scenario(case, knowledge), scheme)
     run = Run(scenario, seen.tables, seen.summary)
     began = time.perf_counter()
     if knowledge == "samples":
@@ -164,13 +164,13 @@ def run_all(split: str, first: int, count: int, ask: Ask, jobs: int) -> list[Ans
     """The scenarios of a split from a number on."""
     numbers = [n for n in range(first, count) if (n % 2 == 1) == (split == "judge")]
     if jobs == 1:
-        return [one for number in numbers for one in answers(number, ask)]
+        return [verdict for number in numbers for verdict in answers(number, ask)]
     # Spawned, not forked: polars has threads. Scenarios are many and small, so one each will do.
     for variable in ("POLARS_MAX_THREADS", "TAILBACK_THREADS"):
         os.environ.setdefault(variable, "1")
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        found = pool.map(partial(answers, ask=ask), numbers, chunksize=2)
-        return [one for many in found for one in many]
+        batches = pool.map(partial(answers, ask=ask), numbers, chunksize=2)
+        return [verdict for many in batches for verdict in many]
 
 
 # --- figures ---------------------------------------------------------------------------------
@@ -186,15 +186,15 @@ def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
     return float(middle - half), float(middle + half)
 
 
-def figures(found: list[Answer]) -> dict[str, object]:
+def figures(verdicts: list[Answer]) -> dict[str, object]:
     """Accuracy, confusion and calibration of answers of one kind."""
-    right, total = sum(a.right for a in found), len(found)
-    confusion = Counter((a.label, a.cause) for a in found)
+    right, total = sum(a.right for a in verdicts), len(verdicts)
+    confusion = Counter((a.label, a.cause) for a in verdicts)
     causes = [*LABELS, "undetermined"]
     return {
-        "scheme": found[0].scheme,
-        "packets": found[0].packets,
-        "knowledge": found[0].knowledge,
+        "scheme": verdicts[0].scheme,
+        "packets": verdicts[0].packets,
+        "knowledge": verdicts[0].knowledge,
         "scenarios": total,
         "right": right,
         "accuracy": right / total,
@@ -204,28 +204,28 @@ def figures(found: list[Answer]) -> dict[str, object]:
             for label in LABELS
         },
         "by_fabric": {
-            kind: [sum(a.right for a in found if a.kind == kind), n]
-            for kind, n in sorted(Counter(a.kind for a in found).items())
+            kind: [sum(a.right for a in verdicts if a.kind == kind), n]
+            for kind, n in sorted(Counter(a.kind for a in verdicts).items())
         },
-        "calibration": calibration(found),
-        "calibration_error": expected_error(calibration(found)),
-        "squared_error": float(np.mean([(a.confidence - a.right) ** 2 for a in found])),
-        "mean_seconds": float(np.mean([a.seconds for a in found])),
+        "calibration": calibration(verdicts),
+        "calibration_error": expected_error(calibration(verdicts)),
+        "squared_error": float(np.mean([(a.confidence - a.right) ** 2 for a in verdicts])),
+        "mean_seconds": float(np.mean([a.seconds for a in verdicts])),
         "misses": [
             {k: v for k, v in asdict(a).items() if k not in ("scheme", "packets", "knowledge")}
-            for a in found
+            for a in verdicts
             if not a.right
         ],
     }
 
 
-def calibration(found: Iterable[Answer]) -> list[dict[str, float]]:
+def calibration(verdicts: Iterable[Answer]) -> list[dict[str, float]]:
     """Reliability: stated confidence against how often it was right, in bins of confidence."""
     edges = [0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0001]
     out = []
-    known = list(found)
+    listed = list(verdicts)
     for low, high in pairwise(edges):
-        inside = [a for a in known if low <= a.confidence < high]
+        inside = [a for a in listed if low <= a.confidence < high]
         if inside:
             right = sum(a.right for a in inside)
             out.append(
@@ -249,16 +249,18 @@ def expected_error(bins: Iterable[dict[str, float]]) -> float:
     return sum(b["answers"] * abs(b["stated"] - b["right"]) for b in bins) / max(total, 1)
 
 
-def groups(found: list[Answer]) -> list[list[Answer]]:
+def groups(verdicts: list[Answer]) -> list[list[Answer]]:
     """Answers by way of observing."""
-    keys = dict.fromkeys((a.knowledge, a.scheme, a.packets) for a in found)
-    return [[a for a in found if (a.knowledge, a.scheme, a.packets) == key] for key in sorted(keys)]
+    keys = dict.fromkeys((a.knowledge, a.scheme, a.packets) for a in verdicts)
+    return [
+        [a for a in verdicts if (a.knowledge, a.scheme, a.packets) == key] for key in sorted(keys)
+    ]
 
 
-def text(found: list[Answer]) -> str:
+def text(verdicts: list[Answer]) -> str:
     """What is printed without ``--json``."""
     lines = []
-    for part in groups(found):
+    for part in groups(verdicts):
         f = figures(part)
         low, high = f["accuracy_95"]  # type: ignore[misc]
         lines.append(
@@ -278,9 +280,9 @@ def text(found: list[Answer]) -> str:
     return "\n".join(lines)
 
 
-def block(found: list[Answer]) -> str:
+def block(verdicts: list[Answer]) -> str:
     """The measured part of the page: accuracy, misses, and confidence against right answers."""
-    parts = groups(found)
+    parts = groups(verdicts)
     lines = ["| known | scheme | packets | right | 95 % interval | calibration error |"]
     lines += ["|---|---|---:|---:|---:|---:|"]
     for part in parts:
@@ -291,7 +293,7 @@ def block(found: list[Answer]) -> str:
             f"{f['scenarios']} | {percent(low, 1)}–{percent(high, 1)} | "
             f"{percent(f['calibration_error'], 1)} |"
         )
-    return "\n".join([*lines, "", *miss_table(parts), "", *calibration_table(found)])
+    return "\n".join([*lines, "", *miss_table(parts), "", *calibration_table(verdicts)])
 
 
 def miss_table(parts: Sequence[Sequence[Answer]]) -> list[str]:
@@ -314,18 +316,18 @@ def miss_table(parts: Sequence[Sequence[Answer]]) -> list[str]:
     return out
 
 
-def calibration_table(found: Sequence[Answer]) -> list[str]:
+def calibration_table(verdicts: Sequence[Answer]) -> list[str]:
     """Stated confidence against the share of right answers, by knowledge."""
     out = [
         "| known | stated | answers | mean stated | right | 95 % interval |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    for knowledge in dict.fromkeys(a.knowledge for a in found):
+    for knowledge in dict.fromkeys(a.knowledge for a in verdicts):
         out += [
             f"| {knowledge} | {percent(b['from'])}–{percent(b['to'])} | {b['answers']:.0f} | "
             f"{percent(b['stated'], 1)} | {percent(b['right'], 1)} | "
             f"{percent(b['right_low'], 1)}–{percent(b['right_high'], 1)} |"
-            for b in calibration(a for a in found if a.knowledge == knowledge)
+            for b in calibration(a for a in verdicts if a.knowledge == knowledge)
         ]
     return out
 
@@ -351,17 +353,17 @@ def main() -> int:
     ask = Ask(sorted(options.packets, reverse=True), options.scheme, options.know)
     if options.saved:
         texts = [path.read_text(encoding="utf-8") for path in options.saved]
-        found = [Answer(**row) for text in texts for row in json.loads(text)]
+        verdicts = [Answer(**row) for text in texts for row in json.loads(text)]
     else:
-        found = run_all(options.split, options.first, options.count, ask, options.jobs)
+        verdicts = run_all(options.split, options.first, options.count, ask, options.jobs)
     if options.save:
-        options.save.write_text(json.dumps([asdict(a) for a in found]), encoding="utf-8")
+        options.save.write_text(json.dumps([asdict(a) for a in verdicts]), encoding="utf-8")
     if options.write:
-        put(PAGE, {"measured": block(found)})
+        put(PAGE, {"measured": block(verdicts)})
     if options.json:
-        print(json.dumps([figures(part) for part in groups(found)], indent=2))
+        print(json.dumps([figures(part) for part in groups(verdicts)], indent=2))
     else:
-        print(text(found))
+        print(text(verdicts))
     return 0
 
 

@@ -79,7 +79,7 @@ def _ours(run: Run) -> Run:
     return replace(run, tables=tables)
 
 
-def join(runs: list[Run], known: Scenario) -> Run:
+def join(runs: list[Run], scenario: Scenario) -> Run:
     """Executions one after the other, as one run of the scenario as its user knows it."""
     tables = dict(runs[0].tables)
     parts: dict[str, list[pl.DataFrame]] = {name: [] for name in JOINED}
@@ -111,7 +111,7 @@ def join(runs: list[Run], known: Scenario) -> Run:
     summary: dict[str, Any] = dict(runs[0].summary)
     summary["elapsed_ps"] = sum(run.elapsed_ps for run in runs)
     summary["observed_packets"] = sum(run.summary["observed_packets"] for run in runs)
-    return Run(known, tables, summary)
+    return Run(scenario, tables, summary)
 
 
 def known_to_user(run: Run) -> Run:

@@ -306,13 +306,13 @@ def draw_slow(rng: np.random.Generator) -> tuple[str, dict[str, Any]]:
     pattern = _stencil(rng, nodes) if rng.random() < 0.5 else _stream(rng, "permutation", nodes)
     routing = str(rng.choice(["adaptive", "random", "deterministic"], p=[0.4, 0.35, 0.25]))
     data = _scenario(rng, fabric, [{"pattern": pattern, "placement": "block"}], routing)
-    whole = prepare(parse(data)).fabric
-    ends = whole.link_src if rng.random() < 0.3 else whole.link_src[whole.link_src >= nodes]
+    network = prepare(parse(data)).fabric
+    ends = network.link_src if rng.random() < 0.3 else network.link_src[network.link_src >= nodes]
     start = int(rng.choice(ends))
-    port = int(rng.choice(whole.link_src_port[whole.link_src == start]))
+    port = int(rng.choice(network.link_src_port[network.link_src == start]))
     rate = float(rng.choice([10.0, 25.0, 40.0, 50.0]))
     fabric["degraded"] = [
-        {"cable": f"{whole.vertex_name(start)}[{port}]", "rate": f"{rate:g} Gb/s"}
+        {"cable": f"{network.vertex_name(start)}[{port}]", "rate": f"{rate:g} Gb/s"}
     ]
     return kind, data
 
@@ -412,16 +412,16 @@ def confirm(label: str, saved: dict[str, float]) -> bool:
         return saved["lost"] < 0.03 and saved["wire"] < 0.3 and saved["rates"] < 0.2
     if label == "injection":
         return saved["lost"] < 0.04 and saved["wire"] > 0.65 and saved["rates"] > 0.25
-    own = saved[label]
+    gain = saved[label]
     rivals = [saved[name] for name in ("placement", "other-traffic", "routing", "slow-link")]
     if label == "routing":
         # If static routes collide, another placement may avoid that too; but with evenly spread
         # routes this placement would be no problem, so the routes are the cause.
         rivals.remove(saved["placement"])
     if label != "pattern":
-        rivals.remove(own)
+        rivals.remove(gain)
         rivals.append(saved["pattern"])
-    return own >= WORTH and own >= MOST * saved["lost"] and max(rivals) <= RIVAL * own
+    return gain >= WORTH and gain >= MOST * saved["lost"] and max(rivals) <= RIVAL * gain
 
 
 def elapsed(evaluate: Evaluate, **change: Any) -> int:

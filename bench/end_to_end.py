@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", choices=list(CASES))
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         environment = {
@@ -103,8 +103,8 @@ def main() -> None:
         environment["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         warm = [sys.executable, "-c", "import tailback.cli.diagnose"]
         subprocess.run(warm, env=environment, check=True)
-        rows = [measure(name, folder, environment) for name in given.case or DEFAULT]
-    if given.json:
+        rows = [measure(name, folder, environment) for name in options.case or DEFAULT]
+    if options.json:
         print(json.dumps({"machine": machine(), "cases": rows}, indent=2))
         return
     print(machine())
@@ -113,8 +113,8 @@ def main() -> None:
             f"{row['case']}: {row['user_cpu_s']} user CPU s, {row['wall_s']} s, "
             f"{row['peak_mb']} MB, exit {row['exit']}"
         )
-        for one in row["stages"]:
-            print(f"  {one['stage']:<26} {one['calls']:>6} {one['cpu_s']:8.2f} s")
+        for stage in row["stages"]:
+            print(f"  {stage['stage']:<26} {stage['calls']:>6} {stage['cpu_s']:8.2f} s")
 
 
 if __name__ == "__main__":

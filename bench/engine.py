@@ -148,14 +148,14 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print the figures."""
     args = arguments()
-    found = measure(fat_tree(PRESETS[args.network], args.network), args)
+    figures = measure(fat_tree(PRESETS[args.network], args.network), args)
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
     print(
-        f"{found['packet_hops_per_s'] / 1e6:.2f} M packet-hops/s "
-        f"({found['packet_hops']:,} in {found['seconds']:.2f} s, {found['events']:,} events, "
-        f"peak {found['peak_rss_bytes'] / 2**20:.0f} MiB) on {found['machine']}"
+        f"{figures['packet_hops_per_s'] / 1e6:.2f} M packet-hops/s "
+        f"({figures['packet_hops']:,} in {figures['seconds']:.2f} s, {figures['events']:,} events, "
+        f"peak {figures['peak_rss_bytes'] / 2**20:.0f} MiB) on {figures['machine']}"
     )
 
 

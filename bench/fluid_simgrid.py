@@ -87,7 +87,7 @@ class Flows:
 
 def simgrid(program: Path, flows: str) -> tuple[float, NDArray[np.float64]]:
     """Processor time in s of SimGrid, and the end of each flow in ps."""
-    command = [str(program), *(f"--cfg={one}" for one in SETTINGS), "--log=root.thres:critical"]
+    command = [str(program), *(f"--cfg={flag}" for flag in SETTINGS), "--log=root.thres:critical"]
     out = subprocess.run(command, input=flows, capture_output=True, text=True, check=True).stdout
     seconds, *ends = map(float, out.split())
     return seconds, np.array(ends) * 1e12
@@ -106,8 +106,8 @@ def compare(program: Path, n: int, load: float, seed: int, pairs: int) -> dict[s
     ratios = [slow[0] / quick[0] for slow, quick in zip(theirs, ours, strict=True)]
     return {
         "flows": n,
-        "simgrid_cpu_s": round(statistics.median(one[0] for one in theirs), 4),
-        "cpu_s": round(statistics.median(one[0] for one in ours), 4),
+        "simgrid_cpu_s": round(statistics.median(timing[0] for timing in theirs), 4),
+        "cpu_s": round(statistics.median(timing[0] for timing in ours), 4),
         "ratio": round(statistics.median(ratios), 1),
         "difference_of_times_max": float(f"{apart.max():.2g}"),
         "difference_of_times_median": float(f"{np.median(apart):.2g}"),

@@ -78,14 +78,14 @@ class Judged:
     false_alarm: bool
 
 
-def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
+def judge(causes: list[dict[str, Any]], diagnosis: dict[str, Any]) -> bool:
     """Whether a diagnosis names what was wrong.
 
     Args:
         causes: ``causes`` of ``truth.json``.
-        found: ``diagnosis.json``.
+        diagnosis: ``diagnosis.json``.
     """
-    verdict = found["cause"]
+    verdict = diagnosis["cause"]
     if not causes:
         return bool(verdict == "healthy")
     for cause in causes:
@@ -95,7 +95,7 @@ def judge(causes: list[dict[str, Any]], found: dict[str, Any]) -> bool:
             return True
         # The link "l2[s1] → s1[l2]" is of the cable l2-s1.
         ends = set(cause["cable"].split("-"))
-        for cost in found["explanation"]["costs"]:
+        for cost in diagnosis["explanation"]["costs"]:
             # Of several candidates, the first one counts.
             links = cost["links"][:1] if cost["one_of_links"] else cost["links"]
             named = {end.split("[")[0] for link in links for end in link["name"].split()}
@@ -154,7 +154,7 @@ def run(seeds: Iterable[int], folder: Path, scheme: PacketScheme | None) -> None
 
 def diagnose(seed: int, folder: Path) -> Judged:
     """Diagnose one case and score the verdict."""
-    case, found = folder / f"case-{seed}", folder / f"diagnosis-{seed}"
+    case, out = folder / f"case-{seed}", folder / f"diagnosis-{seed}"
     sampled = ["--samples", case / SAMPLES] if (case / SAMPLES).exists() else []
     _tailback(
         "diagnose",
@@ -168,11 +168,11 @@ def diagnose(seed: int, folder: Path) -> Judged:
         "--counters",
         case / "counters.csv.gz",
         "--out",
-        found,
+        out,
         *sampled,
     )
     truth = json.loads((case / "truth" / "truth.json").read_text())
-    said = json.loads((found / "diagnosis.json").read_text())
+    said = json.loads((out / "diagnosis.json").read_text())
     return Judged(
         seed,
         [cause["written"] for cause in truth["causes"]],
@@ -201,11 +201,11 @@ def bench(seeds: range, folder: Path, scheme: PacketScheme | None) -> list[Judge
         run(missing, folder, scheme)
     judged = []
     for seed in seeds:
-        one = diagnose(seed, folder)
-        judged.append(one)
-        mark = "right" if one.right else "WRONG"
+        outcome = diagnose(seed, folder)
+        judged.append(outcome)
+        mark = "right" if outcome.right else "WRONG"
         print(
-            f"{seed}: {mark}: {', '.join(one.truth) or 'healthy'}: {one.headline}",
+            f"{seed}: {mark}: {', '.join(outcome.truth) or 'healthy'}: {outcome.headline}",
             file=sys.stderr,
             flush=True,
         )
@@ -233,12 +233,12 @@ def main() -> int:
         return 2
     result = {
         "runs": len(judged),
-        "right": sum(one.right for one in judged),
-        "healthy": sum(not one.truth for one in judged),
-        "false_alarms": sum(one.false_alarm for one in judged),
+        "right": sum(outcome.right for outcome in judged),
+        "healthy": sum(not outcome.truth for outcome in judged),
+        "false_alarms": sum(outcome.false_alarm for outcome in judged),
         "coverage": covered,
         "machine": machine(),
-        "cases": [asdict(one) for one in judged],
+        "cases": [asdict(outcome) for outcome in judged],
     }
     if args.json:
         print(json.dumps(result, indent=2))

@@ -61,11 +61,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        result = one(chosen.seed, folder.resolve())
+        result = diagnose_pair(chosen.seed, folder.resolve())
     print(json.dumps({"machine": machine(), **result}, indent=1) if chosen.json else report(result))
 
 
-def one(seed: int, folder: Path) -> dict[str, Any]:
+def diagnose_pair(seed: int, folder: Path) -> dict[str, Any]:
     """One pair of jobs, from their simulation to the verdict."""
     hidden, seen = folder / "truth", folder / "seen"
     for made in (hidden, seen, folder / "subnet"):
@@ -77,25 +77,27 @@ def one(seed: int, folder: Path) -> dict[str, Any]:
         tables.write_text(subnet.run("dump_lfts"))
         # Both jobs run by the tables that opensm made of this fabric.
         case = routed(case, tables)
-        whole = case.counterfactual.time_ps()
+        elapsed_ps = case.counterfactual.time_ps()
         happened = case.counterfactual.happened
         assert happened is not None
         began_ns = play(subnet, happened, case, seen / "counters")
     leave_trace(case, happened, seed, seen, began_ns)
-    guilty = next(one for one in case.reality.neighbours if not one.innocent)
-    found = diagnose(seen, folder / "diagnosis")
-    cost = next((c for c in found["explanation"]["costs"] if c["cause"] == "other-traffic"), None)
+    guilty = next(neighbour for neighbour in case.reality.neighbours if not neighbour.innocent)
+    diagnosis = diagnose(seen, folder / "diagnosis")
+    cost = next(
+        (c for c in diagnosis["explanation"]["costs"] if c["cause"] == "other-traffic"), None
+    )
     return {
-        "verdict": found["cause"],
-        "headline": found["headline"],
-        "confidence": found["confidence"],
+        "verdict": diagnosis["cause"],
+        "headline": diagnosis["headline"],
+        "confidence": diagnosis["confidence"],
         "guilty_job": guilty.name,
         "listed": guilty.named,
-        "right": found["cause"] == "other-traffic"
-        and (not guilty.named or f"job {guilty.name} " in found["headline"]),
+        "right": diagnosis["cause"] == "other-traffic"
+        and (not guilty.named or f"job {guilty.name} " in diagnosis["headline"]),
         "seconds": happened.elapsed_ps / 1e12,
         "interval_s": case.interval_ps / 1e12,
-        "truth": 1 - case.counterfactual.clean_ps / whole,
+        "truth": 1 - case.counterfactual.clean_ps / elapsed_ps,
         "said": cost["share"] if cost else 0.0,
     }
 
@@ -156,8 +158,8 @@ def play(subnet: Subnet, run: Run, case: Case, out: Path) -> int:
 def device_keys(fabric_file: Path) -> dict[str, str]:
     """Names that ibsim gives devices, by their node descriptions."""
     text = fabric_file.read_text()
-    found = re.findall(r'^(?:Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"\s+#\s+"([^"]*)"', text, re.M)
-    return {name: key for key, name in found}
+    devices = re.findall(r'^(?:Switch|Ca)\s+\d+\s+"([SH]-[0-9a-f]+)"\s+#\s+"([^"]*)"', text, re.M)
+    return {name: key for key, name in devices}
 
 
 def settings(row: dict[str, Any], devices: dict[str, str]) -> list[str]:

@@ -99,10 +99,12 @@ class _Case:
         parts = [(columns, 0)] + ([(back, SPREAD_LINKS)] if back else [])
         ids = np.concatenate([mixer(*fields) for fields, _ in parts])
         if self.traffic == "one link":
-            link = np.concatenate([np.full(len(f[0]), own, np.uint32) for f, own in parts])
+            link = np.concatenate([np.full(len(f[0]), first, np.uint32) for f, first in parts])
             weight = 1
         else:
-            drawn = [self.random.integers(own, own + SPREAD_LINKS, len(f[0])) for f, own in parts]
+            drawn = [
+                self.random.integers(first, first + SPREAD_LINKS, len(f[0])) for f, first in parts
+            ]
             link, weight = np.concatenate(drawn).astype(np.uint32), SPREAD_HOPS
         n_links = 2 * SPREAD_LINKS + self.idle
         values = np.arange(1, n_links + 1, dtype=np.uint32)
@@ -155,11 +157,11 @@ def rows(packets: int, idle: int, bits: int, seed: int) -> Iterator[dict[str, ob
                         }
 
 
-def table(found: list[dict[str, object]]) -> str:
+def table(measured: list[dict[str, object]]) -> str:
     """Smallest and largest ratio over flows, starts and traffic, in Markdown."""
     lines = ["| queue pairs | σ measured / stated |", "|---:|---:|"]
-    for pairs in dict.fromkeys(r["queue_pairs"] for r in found):
-        values = [float(str(r["sigma_ratio"])) for r in found if r["queue_pairs"] == pairs]
+    for pairs in dict.fromkeys(r["queue_pairs"] for r in measured):
+        values = [float(str(r["sigma_ratio"])) for r in measured if r["queue_pairs"] == pairs]
         lines.append(f"| {pairs} | {min(values):.3f}–{max(values):.3f} |")
     return "\n".join(lines)
 
@@ -179,11 +181,11 @@ def main() -> int:
     for name, (least, most) in limits.items():
         if not least <= getattr(options, name) <= most:
             parser.error(f"--{name} must be {least} to {most}")
-    found = list(rows(options.packets, options.idle, options.bits, options.seed))
-    off = [r for r in found if not LIMITS[0] <= float(str(r["sigma_ratio"])) <= LIMITS[1]]
-    print(json.dumps({"rows": found, "outside": len(off)}) if options.json else table(found))
+    measured = list(rows(options.packets, options.idle, options.bits, options.seed))
+    off = [r for r in measured if not LIMITS[0] <= float(str(r["sigma_ratio"])) <= LIMITS[1]]
+    print(json.dumps({"rows": measured, "outside": len(off)}) if options.json else table(measured))
     if options.write:
-        put(PAGE, {"packet ids": table(found)})
+        put(PAGE, {"packet ids": table(measured)})
     for row in off:
         print(f"outside {LIMITS[0]}–{LIMITS[1]}: {row}", file=sys.stderr)
     return 1 if off else 0

@@ -81,8 +81,8 @@ def chakra(folder: Path, ranks: int, rounds: int) -> int:
                 ),
             ]
         parts = (made.METADATA, *nodes)
-        whole = b"".join(made.varint(len(one)) + one for one in parts)
-        (folder / f"ring.{rank}.et").write_bytes(whole)
+        content = b"".join(made.varint(len(part)) + part for part in parts)
+        (folder / f"ring.{rank}.et").write_bytes(content)
     return 3 * ranks * rounds
 
 
@@ -100,9 +100,9 @@ def dumpi(folder: Path, ranks: int, rounds: int) -> int:
                 ("MPI_Send", {**message, "dest": to}),
                 ("MPI_Recv", {**message, "source": source}),
             ]
-            for half, (name, given) in enumerate(pair if rank % 2 == 0 else pair[::-1]):
+            for half, (name, fields) in enumerate(pair if rank % 2 == 0 else pair[::-1]):
                 at = 100 * (2 * k + half)
-                script.append((at, at + 50, name, given))
+                script.append((at, at + 50, name, fields))
         scripts.append(script)
     made.write(folder, *scripts)
     return 2 * ranks * rounds
@@ -160,8 +160,8 @@ def measure(path: Path, child: str = _CHILD) -> dict[str, float]:
         capture_output=True,
         text=True,
     )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    costs: dict[str, float] = json.loads(done.stdout)
+    return costs
 
 
 def main() -> int:
@@ -185,10 +185,10 @@ def main() -> int:
                 path = (
                     next(Path(folder).iterdir()) if what in ("goal", "simgrid-ti") else Path(folder)
                 )
-            found = measure(path, _MEASURED if options.measured else _CHILD)
-        events = events or int(found["operations"])
+            costs = measure(path, _MEASURED if options.measured else _CHILD)
+        events = events or int(costs["operations"])
         rows.append(
-            {"trace": path.name if what not in FORMATS else what, "events": events, **found}
+            {"trace": path.name if what not in FORMATS else what, "events": events, **costs}
         )
     if options.json:
         print(json.dumps({"machine": machine(), "rows": rows}))

@@ -139,41 +139,41 @@ def interval_of_median(values: list[float], draws: int = 2000) -> tuple[float, f
 
 def fastest(runs: list[list[float]], at: int) -> float:
     """Least time of the runs: what else runs on a machine only adds to it."""
-    return min(one[at] for one in runs)
+    return min(run[at] for run in runs)
 
 
-def compared(found: dict[str, list[list[float]]], ranks: int, steps: int) -> dict[str, object]:
+def compared(timings: dict[str, list[list[float]]], ranks: int, steps: int) -> dict[str, object]:
     """CPU seconds of the runs with a halo, and what each recorder adds in per cent."""
-    n = len(found["plain"])
-    plain = statistics.median(ranks_and_threads[1] for ranks_and_threads in found["plain"])
+    n = len(timings["plain"])
+    plain = statistics.median(ranks_and_threads[1] for ranks_and_threads in timings["plain"])
     out: dict[str, object] = {
         "cpu_ms_a_step_and_rank": round(1e3 * plain / ranks / steps, 3),
         "runs": n,
     }
     for at, what in enumerate(("added_percent_of_ranks", "added_percent_of_mpi_threads")):
         added = {}
-        own = fastest(found["plain"], at)
-        for way, runs in found.items():
+        least = fastest(timings["plain"], at)
+        for way, runs in timings.items():
             if way == "plain" or len(runs) != n:
                 continue
             ratios = [
-                100 * (one[at] / other[at] - 1)
-                for one, other in zip(runs, found["plain"], strict=True)
+                100 * (run[at] / other[at] - 1)
+                for run, other in zip(runs, timings["plain"], strict=True)
             ]
             low, high = interval_of_median(ratios)
             added[way] = {
                 "median": round(statistics.median(ratios), 2),
                 "interval_95": [round(low, 2), round(high, 2)],
-                "fastest": round(100 * (fastest(runs, at) / own - 1), 2),
-                "pairs": [round(one, 2) for one in ratios],
+                "fastest": round(100 * (fastest(runs, at) / least - 1), 2),
+                "pairs": [round(ratio, 2) for ratio in ratios],
             }
         out[what] = added
     exchange = {}
-    for way, runs in found.items():
+    for way, runs in timings.items():
         if way != "plain" and len(runs) == n:
             us = [
-                1e6 * (one[2] - other[2]) / ranks / steps
-                for one, other in zip(runs, found["plain"], strict=True)
+                1e6 * (run[2] - other[2]) / ranks / steps
+                for run, other in zip(runs, timings["plain"], strict=True)
             ]
             low, high = interval_of_median(us)
             exchange[way] = {
@@ -204,34 +204,34 @@ def main() -> None:
         amount = options.steps if options.halo else options.calls
         arguments = [str(amount), str(work / "ns")]
         program = [str(work / "loop"), *arguments]
-        ways = {
+        commands = {
             "plain": lambda turn: [*plain, *program],
             "record": lambda turn: [*tailback, str(work / f"out{turn}"), "--", *plain, *program],
         }
         if shutil.which("eztrace"):
-            ways["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "openmpi", *program]
+            commands["eztrace"] = lambda turn: [*plain, "eztrace", "-t", "openmpi", *program]
         linked = _score_p.compiled(work, "loop.c", f"-DN={options.cells}")
         if linked:
-            ways["scorep"] = lambda turn: [*plain, str(linked), *arguments]
-        found: dict[str, list[list[float]]] = {way: [] for way in ways}
+            commands["scorep"] = lambda turn: [*plain, str(linked), *arguments]
+        timings: dict[str, list[list[float]]] = {way: [] for way in commands}
         for turn in range(options.pairs):
-            for way, command in random.Random(turn).sample(sorted(ways.items()), len(ways)):
+            for way, command in random.Random(turn).sample(sorted(commands.items()), len(commands)):
                 # EZTrace 2.0 sometimes crashes in MPI_Finalize; by then the time of the loop is
                 # known.
                 (work / "ns").unlink(missing_ok=True)
-                own = _score_p.environment(work / f"scorep{turn}") if way == "scorep" else {}
+                extra = _score_p.environment(work / f"scorep{turn}") if way == "scorep" else {}
                 subprocess.run(
                     command(turn),
                     cwd=work,
                     check=way != "eztrace",
-                    env={**os.environ, **own},
+                    env={**os.environ, **extra},
                     capture_output=True,
                 )
                 if (work / "ns").is_file():
-                    found[way].append([float(one) for one in (work / "ns").read_text().split()])
+                    timings[way].append([float(word) for word in (work / "ns").read_text().split()])
     absent = [tool for tool in ("eztrace", "scorep") if shutil.which(tool) is None]
     if options.halo:
-        halo = compared(found, options.ranks, options.steps)
+        halo = compared(timings, options.ranks, options.steps)
         print(
             json.dumps(
                 {"machine": machine(), "ranks": options.ranks, **halo, "absent": absent}, indent=1
@@ -239,8 +239,8 @@ def main() -> None:
         )
         return
     medians = {
-        way: round(statistics.median(one for (one,) in values), 1)
-        for way, values in found.items()
+        way: round(statistics.median(ns for (ns,) in values), 1)
+        for way, values in timings.items()
         if values
     }
     added = {way: round(ns - medians["plain"], 1) for way, ns in medians.items() if way != "plain"}

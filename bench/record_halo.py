@@ -132,22 +132,26 @@ int main(int argc, char **argv) {
 """Arguments: pairs of steps, the file of times, and 1 for steps of both kinds."""
 
 
-def ways(work: Path, ranks: int, cells: int, wrapper: list[str]) -> dict[str, list[str]]:
+def recorder_commands(
+    work: Path, ranks: int, cells: int, wrapper: list[str]
+) -> dict[str, list[str]]:
     """Command of each recorder, program included; their folders are new for each run."""
     launch = ["mpirun", "--oversubscribe", "-np", str(ranks)]
     tailback = [sys.executable, "-m", "tailback", "record", "--quiet", "--out"]
     program = str(work / "halo")
-    found = {
+    commands = {
         "plain": [*launch, *wrapper, program],
         "record": [*tailback, str(work / "recording"), "--", *launch, *wrapper, program],
     }
     if shutil.which("eztrace") and not wrapper:
-        found["eztrace"] = [*launch, "eztrace", "-t", "openmpi", program]
+        commands["eztrace"] = [*launch, "eztrace", "-t", "openmpi", program]
     linked = None if wrapper else _score_p.compiled(work, "halo.c", f"-DN={cells}")
     if linked:
-        given = [f"{key}={value}" for key, value in _score_p.environment(work / "scorep").items()]
-        found["scorep"] = ["env", *given, *launch, str(linked)]
-    return found
+        settings = [
+            f"{key}={value}" for key, value in _score_p.environment(work / "scorep").items()
+        ]
+        commands["scorep"] = ["env", *settings, *launch, str(linked)]
+    return commands
 
 
 def build(work: Path, cells: int) -> None:
@@ -167,7 +171,7 @@ def interval_of_median(values: np.ndarray, draws: int = 2000) -> list[float]:
     """95 % interval of the median, by bootstrap."""
     draw = np.random.default_rng(1)
     medians = [np.median(draw.choice(values, len(values))) for _ in range(draws)]
-    return [round(float(one), 3) for one in np.percentile(medians, (2.5, 97.5))]
+    return [round(float(bound), 3) for bound in np.percentile(medians, (2.5, 97.5))]
 
 
 def added(times: np.ndarray, at: int) -> dict[str, object]:
@@ -184,7 +188,7 @@ def added(times: np.ndarray, at: int) -> dict[str, object]:
 
 def timed(work: Path, options: argparse.Namespace) -> dict[str, object]:
     """What recorders add to the time of steps, and of threads that do not compute."""
-    commands = ways(work, options.ranks, options.cells, [])
+    commands = recorder_commands(work, options.ranks, options.cells, [])
     times: dict[str, list[np.ndarray]] = {way: [] for way in commands}
     others: dict[str, list[float]] = {way: [] for way in commands}
     for turn in range(options.pairs):
@@ -196,10 +200,10 @@ def timed(work: Path, options: argparse.Namespace) -> dict[str, object]:
                 others[way].append(100 * float(first))
                 times[way].append(np.array([row.split() for row in rows], np.float64))
     out: dict[str, object] = {"ranks": options.ranks, "pairs_of_steps": {}}
-    for way, found in times.items():
-        if not found:
+    for way, steps in times.items():
+        if not steps:
             continue
-        rows = np.concatenate(found)
+        rows = np.concatenate(steps)
         out["pairs_of_steps"][way] = len(rows)  # type: ignore[index]
         out[way] = {
             "cpu_ms_a_step": round(float(np.median(rows[:, 2])) * 1000, 3),
@@ -213,8 +217,8 @@ def timed(work: Path, options: argparse.Namespace) -> dict[str, object]:
 def counted(work: Path, options: argparse.Namespace) -> dict[str, object]:
     """Instructions of a rank a step, with and without the recorder."""
     tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={work}/out"]
-    found: dict[str, list[float]] = {}
-    for way, command in ways(work, 1, options.cells, tool).items():
+    instructions: dict[str, list[float]] = {}
+    for way, command in recorder_commands(work, 1, options.cells, tool).items():
         for _ in range(options.pairs):
             totals = []
             for steps in (options.steps, 2 * options.steps):
@@ -222,11 +226,13 @@ def counted(work: Path, options: argparse.Namespace) -> dict[str, object]:
                 summary = re.search(r"^summary: (\d+)", (work / "out").read_text(), re.MULTILINE)
                 assert summary, "cachegrind wrote no summary"
                 totals.append(int(summary[1]))
-            found.setdefault(way, []).append((totals[1] - totals[0]) / options.steps / 2)
-    plain = statistics.median(found["plain"])
+            instructions.setdefault(way, []).append((totals[1] - totals[0]) / options.steps / 2)
+    plain = statistics.median(instructions["plain"])
     return {
-        "instructions_a_step": {way: [round(one) for one in all_] for way, all_ in found.items()},
-        "added_percent": round(100 * (statistics.median(found["record"]) / plain - 1), 4),
+        "instructions_a_step": {
+            way: [round(count) for count in all_] for way, all_ in instructions.items()
+        },
+        "added_percent": round(100 * (statistics.median(instructions["record"]) / plain - 1), 4),
     }
 
 
@@ -241,8 +247,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         build(work, options.cells)
-        found = (counted if options.instructions else timed)(work, options)
-    print(json.dumps({"machine": machine(), **found}, indent=1))
+        figures = (counted if options.instructions else timed)(work, options)
+    print(json.dumps({"machine": machine(), **figures}, indent=1))
 
 
 if __name__ == "__main__":

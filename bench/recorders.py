@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
 
 def point_to_point(program: Any) -> dict[tuple[int, int], list[int]]:
     """Messages and bytes of each pair of ranks, without those of collectives."""
-    wanted = [one.tag >= 0 or one.phase == "point-to-point" for one in program.labels]
+    wanted = [label.tag >= 0 or label.phase == "point-to-point" for label in program.labels]
     rank, totals = program.op_rank, dict[tuple[int, int], list[int]]()
     for at in program.sends.nonzero()[0].tolist():
         if wanted[int(program.label[at])]:
@@ -99,7 +99,7 @@ def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
         )
         for word in ("--mca", key, value)
     ]
-    ways = {
+    commands = {
         "record": ([*tailback, *mpirun, *program], work / "evidence"),
         "eztrace": (
             [*mpirun, "eztrace", "-t", "openmpi", "-o", str(work / "eztrace"), *program],
@@ -108,7 +108,7 @@ def recorded(work: Path, ranks: int, steps: int) -> dict[str, Path]:
         "monitoring": ([*mpirun, *monitoring, *program], profile),
     }
     out = {}
-    for name, (command, path) in ways.items():
+    for name, (command, path) in commands.items():
         if name == "eztrace" and shutil.which("eztrace") is None:
             continue
         done = subprocess.run(command, cwd=work, capture_output=True, text=True)
@@ -138,8 +138,8 @@ def verdict(work: Path, recording: Path) -> dict[str, object]:
     # An undetermined cause has an exit code of its own.
     if not done.stdout.startswith("{"):
         return {"failed": done.stderr[-600:]}
-    told = json.loads(done.stdout)
-    return {key: told.get(key) for key in ("cause", "headline", "not_recorded")}
+    diagnosis = json.loads(done.stdout)
+    return {key: diagnosis.get(key) for key in ("cause", "headline", "not_recorded")}
 
 
 def main() -> int:
@@ -150,44 +150,44 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        found: dict[str, dict[str, object]] = {}
+        recorders: dict[str, dict[str, object]] = {}
         pairs: dict[str, dict[tuple[int, int], list[int]]] = {}
         paths = recorded(work, options.ranks, options.steps)
         for tool, path in paths.items():
             try:
                 program = read_trace(path)
             except TailbackError as error:
-                found[tool] = {"failed": str(error)}
+                recorders[tool] = {"failed": str(error)}
                 continue
             pairs[tool] = point_to_point(program)
-            totals = [sum(one[k] for one in pairs[tool].values()) for k in (0, 1)]
-            found[tool] = {
+            totals = [sum(counts[k] for counts in pairs[tool].values()) for k in (0, 1)]
+            recorders[tool] = {
                 "messages": totals[0],
                 "bytes": totals[1],
                 "sends": calls(program),
                 "notes": program.notes,
             }
-        own = pairs.get("record", {})
+        reference = pairs.get("record", {})
         for tool, theirs in pairs.items():
             different = [
                 pair
-                for pair in sorted(own.keys() | theirs.keys())
-                if own.get(pair) != theirs.get(pair)
+                for pair in sorted(reference.keys() | theirs.keys())
+                if reference.get(pair) != theirs.get(pair)
             ]
-            found[tool]["pairs_unlike_record"] = len(different)
-            found[tool]["example"] = [
-                {"pair": pair, "record": own.get(pair), tool: theirs.get(pair)}
+            recorders[tool]["pairs_unlike_record"] = len(different)
+            recorders[tool]["example"] = [
+                {"pair": pair, "record": reference.get(pair), tool: theirs.get(pair)}
                 for pair in different[:1]
             ]
         for tool in pairs:
-            found[tool]["verdict"] = verdict(work, paths[tool])
+            recorders[tool]["verdict"] = verdict(work, paths[tool])
     print(
         json.dumps(
             {
                 "machine": machine(),
                 "ranks": options.ranks,
                 "steps": options.steps,
-                "recorders": found,
+                "recorders": recorders,
             },
             indent=None if options.json else 1,
         )

@@ -88,8 +88,8 @@ def look(case: Case) -> Found:
     program = prepared.observed.program
     means = RemedyContext(evaluate, quick, screened.kept, screened.estimate_ps, program, rules)
     remedy = find_remedy(run, diagnosis, means, seeds=SEEDS).remedy
-    whole = RemedyContext(evaluate, None, made, {}, program, rules)
-    everything = find_remedy(run, diagnosis, whole, seeds=SEEDS).remedy
+    unscreened = RemedyContext(evaluate, None, made, {}, program, rules)
+    everything = find_remedy(run, diagnosis, unscreened, seeds=SEEDS).remedy
     if remedy is None or everything is None:
         return Found(case.number, case.label, diagnosis.cause)
     kept, all_ = _proved(remedy), _proved(everything)
@@ -123,7 +123,7 @@ def _proved(remedy: Remedy) -> list[Candidate]:
     return [c for c in remedy.candidates if c.proved]
 
 
-def tables(found: list[Found]) -> str:
+def tables(scenarios: list[Found]) -> str:
     """The tables of the page."""
     lines = [
         "| built in | scenarios | a remedy is proved | recommended | its gain, median | "
@@ -132,7 +132,7 @@ def tables(found: list[Found]) -> str:
         "|---|---:|---:|---|---:|" + "---:|" * 4,
     ]
     for label in LABELS:
-        some = [each for each in found if each.label == label]
+        some = [each for each in scenarios if each.label == label]
         with_remedy = [each for each in some if each.kind]
         if not some:
             continue
@@ -148,16 +148,16 @@ def tables(found: list[Found]) -> str:
             + " | ".join(gains)
             + " |"
         )
-    return "\n".join([*lines, "", _missed([each for each in found if each.all])])
+    return "\n".join([*lines, "", _missed([each for each in scenarios if each.all])])
 
 
 def _missed(tried: list[Found]) -> str:
     """The savings of screening, and its cost."""
     missed = sorted((each for each in tried if each.lost > 0.02), key=lambda each: -each.lost)
-    kept, whole = sum(each.proved for each in tried), sum(each.all for each in tried)
+    kept, candidates = sum(each.proved for each in tried), sum(each.all for each in tried)
     names = "; ".join(f"{each.number} ({each.best}, {percent(each.lost)})" for each in missed)
     return (
-        f"Screening proved {kept} of {whole} candidates. In {len(missed)} of {len(tried)} "
+        f"Screening proved {kept} of {candidates} candidates. In {len(missed)} of {len(tried)} "
         "scenarios the quickest of all was left out and nothing kept comes within 2 % of it"
         + (f": {names}." if names else ".")
     )
@@ -170,20 +170,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    found = []
+    scenarios = []
     for number in range(0, 2 * asked.count, 2):
         try:
-            found.append(look(make(number)))
+            scenarios.append(look(make(number)))
         except RuntimeError as error:
             print(error, file=sys.stderr)
             continue
-        print(f"{number}: {found[-1]}", file=sys.stderr, flush=True)
+        print(f"{number}: {scenarios[-1]}", file=sys.stderr, flush=True)
     if asked.json:
-        print(json.dumps([asdict(each) for each in found], indent=2))
+        print(json.dumps([asdict(each) for each in scenarios], indent=2))
     else:
-        print(tables(found))
+        print(tables(scenarios))
     if asked.write:
-        put(PAGE, {"remedies": tables(found)})
+        put(PAGE, {"remedies": tables(scenarios)})
     return 0
 
 

@@ -192,8 +192,8 @@ def examples() -> dict[str, dict[str, Any]]:
     for name, times in EXAMPLES.items():
         if times:
             scenario = load(f"examples/{name}.toml").model_dump(mode="json", exclude_unset=True)
-            for one in scenario["job"]:
-                one["repeat"] = times
+            for section in scenario["job"]:
+                section["repeat"] = times
             scenario.setdefault("telemetry", {})["messages"] = True
             out[f"example-{name.split('/')[1]}-{name.split('/')[0]}"] = scenario
     return out
@@ -249,11 +249,11 @@ def simulated(scenario: dict[str, Any], skip: bool) -> tuple[Run, float]:
     return tb.simulate(data, threads=1), time.process_time() - began
 
 
-def link_errors(whole: Run, skipped: Run) -> tuple[float, float]:
+def link_errors(full: Run, skipped: Run) -> tuple[float, float]:
     """Largest and mean error of the bytes of links, as a share of them."""
     totals = [
         run.tables["truth"].group_by("link").agg(pl.col("bytes").sum().cast(pl.Float64))
-        for run in (whole, skipped)
+        for run in (full, skipped)
     ]
     both = totals[0].join(totals[1], on="link", how="full", suffix="_skipped").fill_null(0.0)
     bytes_, other = both["bytes"].to_numpy(), both["bytes_skipped"].to_numpy()
@@ -264,16 +264,16 @@ def link_errors(whole: Run, skipped: Run) -> tuple[float, float]:
 
 def compared(name: str, scenario: dict[str, Any]) -> dict[str, Any]:
     """A row of the table."""
-    whole, full_s = simulated(scenario, skip=False)
+    full, full_s = simulated(scenario, skip=False)
     # Short runs: the median of three costs.
     attempts = [simulated(scenario, skip=True) for _ in range(3 if full_s < 20 else 1)]
     skipped, skipped_s = sorted(attempts, key=lambda attempt: attempt[1])[len(attempts) // 2]
     facts = skipped.summary.get("skipped")
-    worst, mean = link_errors(whole, skipped)
+    worst, mean = link_errors(full, skipped)
     low, high = skipped.elapsed_ps, skipped.elapsed_ps
     if facts is not None:
         low, high = facts["elapsed_low_ps"], facts["elapsed_high_ps"]
-    elapsed = whole.elapsed_ps
+    elapsed = full.elapsed_ps
     return {
         "application": name,
         "steps": facts["steps"] if facts else None,
@@ -406,10 +406,10 @@ def main() -> None:
         print(json.dumps(coverage(options.coverage, options.seed), indent=2))
         return
     if options.second:
-        found = second()
-        print(json.dumps(found, indent=2))
+        figures = second()
+        print(json.dumps(figures, indent=2))
         if options.write:
-            put(PAGE, {"second": _second(found)})
+            put(PAGE, {"second": _second(figures)})
         return
     rows = []
     for name, scenario in (scenarios(longer()) if options.longer else applications()).items():
@@ -464,14 +464,14 @@ def _table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
     return "\n".join([*lines, "", counts])
 
 
-def _second(found: dict[str, Any]) -> str:
+def _second(figures: dict[str, Any]) -> str:
     """The second in Markdown."""
     return "\n\n".join(
         [
-            f"{found['packet_hops']:.3g} packet-hops, {found['elapsed_s']:.3f} s of the "
-            f"application: {found['cpu_s']:.0f} CPU s, {found['wall_s']:.0f} s on the clock, "
+            f"{figures['packet_hops']:.3g} packet-hops, {figures['elapsed_s']:.3f} s of the "
+            f"application: {figures['cpu_s']:.0f} CPU s, {figures['wall_s']:.0f} s on the clock, "
             "one thread.",
-            *(f"> {note}" for note in found["notes"] if "skipped" in note),
+            *(f"> {note}" for note in figures["notes"] if "skipped" in note),
         ]
     )
 

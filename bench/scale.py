@@ -183,8 +183,8 @@ def in_own_process(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{nodes} nodes: failed with status {done.returncode}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
 
 
 def main() -> None:
@@ -196,13 +196,13 @@ def main() -> None:
     sizes = [MILLION] if args.million else args.sizes
     if unknown := set(sizes) - set(SHAPES):
         raise SystemExit(f"no shape for {sorted(unknown)} nodes; choose among {list(SHAPES)}")
-    found = [in_own_process(nodes, args) for nodes in sizes]
+    rows = [in_own_process(nodes, args) for nodes in sizes]
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(rows, indent=2))
         return
-    print(f"{found[0]['machine']}, {args.threads} thread(s)")
-    for row in found:
-        ratio = row["ns_per_packet_hop"] / found[0]["ns_per_packet_hop"]
+    print(f"{rows[0]['machine']}, {args.threads} thread(s)")
+    for row in rows:
+        ratio = row["ns_per_packet_hop"] / rows[0]["ns_per_packet_hop"]
         print(
             f"{row['nodes']:>9,} nodes: built in {row['build_seconds']:.1f} s, "
             f"{row['packet_hops']:>12,} packet-hops in {row['seconds']:.2f} s, "

@@ -86,7 +86,7 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
     )
     # One in `tag` packets carries a sample: those whose sequence number divides evenly.
     chosen = np.flatnonzero(traffic.ids % tag == 0).astype(np.uint32)
-    found = _core.run_scheme(
+    marks = _core.run_scheme(
         entry.scheme,
         traffic.ids[chosen],
         traffic.hops[chosen],
@@ -99,17 +99,17 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
         hash="gf",
         field_bits=FIELD_BITS,
     )
-    packet = chosen[found["packet"]]
-    seen, hop, weight = found["seen"], found["hop"], found["weight"]
+    packet = chosen[marks["packet"]]
+    seen, hop, weight = marks["seen"], marks["hop"], marks["weight"]
     if hash_bits is None:
         counts = np.bincount(seen - np.uint32(1), weights=weight, minlength=traffic.n_links)
         return Decoded(counts * tag, header, None)
     values = np.arange(1, traffic.n_links + 1, dtype=np.uint32)
-    known = bool((hop != 255).all())
+    hops_known = bool((hop != 255).all())
     out = Decoded(np.zeros(traffic.n_links), header, hash_bits)
     # Weights that are no small integers (of the XOR digest) are decoded one after the other.
-    whole = bool((weight == np.round(weight)).all() and weight.max() < 256)
-    for part in [None] if whole else np.unique(weight):
+    integral = bool((weight == np.round(weight)).all() and weight.max() < 256)
+    for part in [None] if integral else np.unique(weight):
         keep = slice(None) if part is None else weight == part
         of_packet, factor = packet[keep], 1.0 if part is None else float(part)
         sent = weight[keep] if part is None else np.ones(len(of_packet))
@@ -120,9 +120,9 @@ def estimate(traffic: Traffic, entry: Entry, seed: int, tag: int, likely: bool) 
             entry.bits,
             FIELD_BITS,
         )
-        plan = traffic.stages(of_packet, hop[keep] if known else None)
-        out.counts += tag * factor * count_links(_core, samples, plan, values, known).packets
-        if likely and whole:
+        plan = traffic.stages(of_packet, hop[keep] if hops_known else None)
+        out.counts += tag * factor * count_links(_core, samples, plan, values, hops_known).packets
+        if likely and integral:
             fitted = fit(_core, samples, plan, traffic.population(), values)
             out.likely, out.gap, out.steps = fitted.packets, fitted.gap, fitted.steps
     return out
@@ -144,9 +144,9 @@ class Mean:
     def __init__(self) -> None:
         self.squares: dict[str, list[float]] = {}
 
-    def add(self, found: Errors) -> None:
+    def add(self, run_errors: Errors) -> None:
         """One more run."""
-        for tier, error in found.items():
+        for tier, error in run_errors.items():
             self.squares.setdefault(tier, []).append(error**2)
 
     def errors(self) -> Errors | None:
@@ -160,15 +160,17 @@ def spread_evenly(candidates: CandidateLinks, n_links: int) -> NDArray[np.float6
     sizes = candidates.sizes
     packets = np.bincount(candidates.of_packet, minlength=len(sizes)).astype(np.float64)
     share = np.divide(packets, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
-    found = np.bincount(candidates.links, weights=np.repeat(share, sizes), minlength=n_links)
-    return np.asarray(found, np.float64)
+    expected = np.bincount(candidates.links, weights=np.repeat(share, sizes), minlength=n_links)
+    return np.asarray(expected, np.float64)
 
 
-def relative(reference: Errors, found: Errors | None) -> dict[str, float | None] | None:
+def relative(reference: Errors, scheme_errors: Errors | None) -> dict[str, float | None] | None:
     """Fewer packets at equal error than the reference; None where the error is 0."""
-    if found is None:
+    if scheme_errors is None:
         return None
-    return {tier: (reference[tier] / e) ** 2 if e > 0 else None for tier, e in found.items()}
+    return {
+        tier: (reference[tier] / e) ** 2 if e > 0 else None for tier, e in scheme_errors.items()
+    }
 
 
 def measure(
@@ -185,20 +187,20 @@ def measure(
         steps = 0
         for repeat in range(repeats):
             try_likely = entry in LIKELY and packets <= most_likely and repeat == 0
-            found = estimate(traffic, entry, seed + 1000 * repeat, 1, try_likely)
-            linear.add(errors(found.counts, traffic))
-            if found.likely is not None:
-                likely.add(errors(found.likely, traffic))
-                gap, steps = found.gap, found.steps
-        own = linear.errors() or {}
-        reference = reference or own
+            decoded = estimate(traffic, entry, seed + 1000 * repeat, 1, try_likely)
+            linear.add(errors(decoded.counts, traffic))
+            if decoded.likely is not None:
+                likely.add(errors(decoded.likely, traffic))
+                gap, steps = decoded.gap, decoded.steps
+        scheme_errors = linear.errors() or {}
+        reference = reference or scheme_errors
         rows.append(
             {
                 "scheme": entry.label,
-                "hash_bits": found.hash_bits,
-                "header_bits": found.header_bits,
-                "relative_error": own,
-                "packets_relative": relative(reference, own),
+                "hash_bits": decoded.hash_bits,
+                "header_bits": decoded.header_bits,
+                "relative_error": scheme_errors,
+                "packets_relative": relative(reference, scheme_errors),
                 "likelihood_error": likely.errors(),
                 "packets_relative_likelihood": relative(reference, likely.errors()),
                 "likelihood_gap_nats": gap if likely.squares else None,

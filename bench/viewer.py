@@ -91,8 +91,8 @@ def large_run(seed: int = 1) -> Run:
 
 def busy(browser: webdriver.Browser) -> float:
     """Processor seconds of the page's main thread so far: other programs do not count."""
-    found = browser.command("Performance.getMetrics")["metrics"]
-    return float(next(each["value"] for each in found if each["name"] == "TaskDuration"))
+    metrics = browser.command("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
 
 def measure() -> dict[str, object]:
@@ -155,16 +155,16 @@ def measure() -> dict[str, object]:
 
 def drag(browser: webdriver.Browser) -> dict[str, float]:
     """Drag several times; the median of each figure."""
-    found = []
+    drags = []
     for _ in range(DRAGS):
         before = busy(browser)
         steps = browser.run_async(DRAG, DRAWN)
         spent = busy(browser) - before
-        found.append((1e3 * len(steps) / sum(steps), max(steps), 1e3 * spent / len(steps)))
+        drags.append((1e3 * len(steps) / sum(steps), max(steps), 1e3 * spent / len(steps)))
     names = ("frames_per_s", "slowest_frame_ms", "cpu_ms_per_frame")
     return {
         name: round(statistics.median(each), 1)
-        for name, each in zip(names, zip(*found, strict=True), strict=True)
+        for name, each in zip(names, zip(*drags, strict=True), strict=True)
     }
 
 
@@ -175,11 +175,11 @@ def main() -> None:
     options = parser.parse_args()
     if missing := webdriver.missing():
         sys.exit(f"needs the Debian packages {missing}")
-    found = measure()
+    figures = measure()
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:18} {value}")
 
 

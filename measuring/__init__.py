@@ -42,9 +42,9 @@ def put(page: Path, parts: Mapping[str, str]) -> None:
     text = page.read_text(encoding="utf-8")
     for name, part in parts.items():
         begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        head, found, rest = text.partition(begin)
-        _, closed, tail = rest.partition(end)
-        if not (found and closed):
+        head, opened, body = text.partition(begin)
+        _, closed, tail = body.partition(end)
+        if not (opened and closed):
             raise SystemExit(f"{page} has no place for {begin}")
         text = f"{head}{begin}\n{part}\n{end}{tail}"
     page.write_text(text, encoding="utf-8")
@@ -91,13 +91,13 @@ def run_parts(
     done = []
     for name in arguments.names or list(parts):
         began = cpu_seconds()
-        found = parts[name]()
-        found.seconds = cpu_seconds() - began
-        done.append({kind: found.name, "seconds": found.seconds, **facts(found)})
+        part = parts[name]()
+        part.seconds = cpu_seconds() - began
+        done.append({kind: part.name, "seconds": part.seconds, **facts(part)})
         if not arguments.json:
-            print(f"## {name}\n\n{section(found)}\n", flush=True)
+            print(f"## {name}\n\n{section(part)}\n", flush=True)
         if arguments.write:
-            put(page, {found.name: section(found)})
-            draw(found)
+            put(page, {part.name: section(part)})
+            draw(part)
     if arguments.json:
         print(json.dumps(done, indent=2, ensure_ascii=False))

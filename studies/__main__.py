@@ -10,13 +10,13 @@ HERE = Path(__file__).resolve().parent
 
 def studies() -> dict[str, str]:
     """First line of the docstring of every study that can be run, by the name to run it by."""
-    found = {}
+    summaries = {}
     for path in sorted(HERE.glob("*/*.py")):
         text = path.read_text(encoding="utf-8")
         if "__main__" in text:
             name = f"studies.{path.parent.name}.{path.stem}"
-            found[name] = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
-    return found
+            summaries[name] = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    return summaries
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ class Case:
         for link in causes.get("slow_link", {}).get("links", []):
             gbps[link] *= causes["slow_link"]["share"]
         flaky = causes.get("flaky", {})
-        one = Flaky(**flaky["how"]) if flaky else None
+        fault = Flaky(**flaky["how"]) if flaky else None
         jobs = [Job(self.build(gone), self._places(gone))]
         if "other_traffic" in causes:
             other = causes["other_traffic"]
@@ -167,7 +167,7 @@ class Case:
             table,
             jobs,
             gbps,
-            dict.fromkeys(flaky.get("links", []), one) if one else {},
+            dict.fromkeys(flaky.get("links", []), fault) if fault else {},
         )
 
 
@@ -439,23 +439,23 @@ def inside_mpi(result: Result) -> float:
 
 def confirm(case: Case) -> Confirmed | str:
     """What the causes of a case cost, or why it does not count."""
-    given = case.kind.split("+") if case.kind != "healthy" else []
+    labels = case.kind.split("+") if case.kind != "healthy" else []
     result = simulate(case.world())
     elapsed = result.elapsed_ps
     if not 8e9 <= elapsed <= 150e9:
         return f"{elapsed / 1e9:.1f} ms long"
-    least = LOSS if len(given) == 1 else LOSS_MIXED
+    least = LOSS if len(labels) == 1 else LOSS_MIXED
     without = {}
     for cause in case.causes:
         without[cause] = simulate(case.world([cause])).elapsed_ps
         saved = 1.0 - without[cause] / elapsed
-        if cause in given and saved < least:
+        if cause in labels and saved < least:
             return f"{cause} costs {saved:.1%}"
-        if cause not in given and saved > REMOVABLE:
+        if cause not in labels and saved > REMOVABLE:
             return f"{cause} costs {saved:.1%}, too"
     clean = simulate(case.world(case.causes)).elapsed_ps
     mpi = inside_mpi(result)
-    if given == ["capacity"] and mpi < CAPACITY_MPI:
+    if labels == ["capacity"] and mpi < CAPACITY_MPI:
         return f"{mpi:.0%} inside MPI"
     better = best_otherwise(case)
     if better < clean * (1.0 - REMOVABLE):
@@ -481,7 +481,7 @@ def _dealt(n: int, hands: int) -> list[int]:
     return [i for hand in range(hands) for i in range(hand, n, hands)]
 
 
-def found(number: int, seed: int) -> Confirmed:
+def find_case(number: int, seed: int) -> Confirmed:
     """The first draw of a case that counts.
 
     Raises:

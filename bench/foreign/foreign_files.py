@@ -68,11 +68,11 @@ def write_discovery(path: Path, machine: Machine) -> None:
         about = "" if host else f" enhanced port 0 lid {_lid(vertex)} lmc 0"
         lines.append(f'{head}\t\t# "{title(vertex)}"{about}')
         for at, peer, to in sorted(ports[vertex]):
-            own = f"({guid + 1:x})" if host else ""
+            port_guid = f"({guid + 1:x})" if host else ""
             far = f"({_guid(machine, peer) + 1:x})" if peer < machine.hosts else ""
             mine = f"lid {_lid(vertex)} lmc 0 " if host else ""
             lines.append(
-                f'[{at}]{own}\t"{tag(peer)}"[{to}]{far}\t\t# {mine}"{title(peer)}" '
+                f'[{at}]{port_guid}\t"{tag(peer)}"[{to}]{far}\t\t# {mine}"{title(peer)}" '
                 f"lid {_lid(peer)} 4x{machine.speed}"
             )
         lines.append("")
@@ -105,13 +105,13 @@ def write_tables(path: Path, machine: Machine, table: list[list[list[int]]]) -> 
             "  Lid  Out   Destination",
             "       Port     Info",
         ]
-        known = [(host, some[0]) for host, some in enumerate(rows) if some]
+        reached = [(host, some[0]) for host, some in enumerate(rows) if some]
         lines += [
             f"0x{_lid(host):04x} {machine.port(link):03d} : (Channel Adapter portguid "
             f"0x{_guid(machine, host) + 1:016x}: '{machine.name(host)} HCA-1')"
-            for host, link in known
+            for host, link in reached
         ]
-        lines.append(f"{len(known)} valid lids dumped")
+        lines.append(f"{len(reached)} valid lids dumped")
     path.write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
@@ -431,6 +431,6 @@ def _write_offsets(archive: Any, hosts: list[int], result: Result, clocks: Clock
     for rank, host in enumerate(hosts):
         writer = _otf2.Archive_GetDefWriter(archive.handle, rank)
         for at in (int(result.calls[rank][0, 0]), int(result.calls[rank][-1, 1])):
-            own, master = int(clocks.ticks(host, at)), int(clocks.ticks(hosts[0], at))
+            local, master = int(clocks.ticks(host, at)), int(clocks.ticks(hosts[0], at))
             error = 0 if host == hosts[0] else round(float(rng.normal(0, 500)))
-            _otf2.DefWriter_WriteClockOffset(writer, own, master - own + error, 0.0)
+            _otf2.DefWriter_WriteClockOffset(writer, local, master - local + error, 0.0)

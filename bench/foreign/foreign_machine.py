@@ -36,12 +36,12 @@ def simulator() -> Path:
     digest = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"tailback-foreign-{os.getuid()}-{digest}"
     if not path.exists():
-        found = compiler()
-        if found is None:
+        cxx = compiler()
+        if cxx is None:
             raise RuntimeError("no g++; remedy: install the package g++")
         fresh = path.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
-            [found, *FLAGS, "-o", str(fresh), str(SOURCE)], capture_output=True, text=True
+            [cxx, *FLAGS, "-o", str(fresh), str(SOURCE)], capture_output=True, text=True
         )
         if done.returncode:
             raise RuntimeError(f"{SOURCE.name} does not compile: {done.stderr[:500]}")
@@ -107,14 +107,14 @@ class Machine:
         core = spine + self.spines * self.pods
         for host in range(self.hosts):
             plug(host, leaf + host // self.per_leaf)
-        for one in range(self.leaves):
-            pod = one * self.pods // self.leaves
+        for index in range(self.leaves):
+            pod = index * self.pods // self.leaves
             for above in range(self.spines):
                 for _ in range(self.trunk):
-                    plug(leaf + one, spine + pod * self.spines + above)
-        for one in range(self.spines * self.pods if self.cores else 0):
+                    plug(leaf + index, spine + pod * self.spines + above)
+        for index in range(self.spines * self.pods if self.cores else 0):
             for above in range(self.cores):
-                plug(spine + one, core + one % self.spines * self.cores + above)
+                plug(spine + index, core + index % self.spines * self.cores + above)
         return out
 
     @cached_property
@@ -236,9 +236,9 @@ class World:
             lines.append(
                 f"link {src} {dst} {machine.gbps} {rate} {latency} {buffer} {link ^ 1} {phase}"
             )
-        for link, one in self.flaky.items():
+        for link, fault in self.flaky.items():
             lines.append(
-                f"flaky {link} {one.period_ps} {one.low_share} {one.low_gbps} {one.down_ps}"
+                f"flaky {link} {fault.period_ps} {fault.low_share} {fault.low_gbps} {fault.down_ps}"
             )
         for switch, rows in enumerate(self.table):
             lines += [
@@ -257,8 +257,8 @@ class World:
 
 def _shifted(op: str, first: int) -> str:
     """An operation with its peer numbered among the ranks of all jobs."""
-    kind, peer, rest = (*op.split(" ", 2), "")[:3]
-    return f"{kind} {int(peer) + first} {rest}" if kind in "SR" and int(peer) >= 0 else op
+    kind, peer, arguments = (*op.split(" ", 2), "")[:3]
+    return f"{kind} {int(peer) + first} {arguments}" if kind in "SR" and int(peer) >= 0 else op
 
 
 READING = ("link", "ps", "bytes", "packets", "wait_ps", "queued", "pauses", "paused_ps", "retrains")

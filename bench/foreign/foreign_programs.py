@@ -90,8 +90,8 @@ class Rank:
         self._slot += 1
         return self._slot - 1
 
-    def _wait(self, first: int, count: int, told: int = 0) -> None:
-        self.ops.append(f"W {first} {count} {told}")
+    def _wait(self, first: int, count: int, report: int = 0) -> None:
+        self.ops.append(f"W {first} {count} {report}")
 
     def _nonblocking(self, kind: str, name: str, peer: int, size: int, tag: int) -> Handle:
         number = len(self.requests) + 1
@@ -171,13 +171,13 @@ class Rank:
     def _doubling(self, members: Sequence[int], me: int, size: int, comm: int) -> None:
         n = len(members)
         most = 1 << (n.bit_length() - 1)
-        rest = n - most
+        extra = n - most
         # Ranks beyond the power of two hand their vector to a partner and get the result.
         if me >= most:
             self._one("S", members[me - most], size, comm)
             self._one("R", members[me - most], size, comm)
             return
-        if me < rest:
+        if me < extra:
             self._one("R", members[me + most], size, comm)
         step = 1
         while step < most:
@@ -185,7 +185,7 @@ class Rank:
             self._swap(peer, size, peer, size, comm)
             self._add(size)
             step *= 2
-        if me < rest:
+        if me < extra:
             self._one("S", members[me + most], size, comm)
 
     def alltoall(self, size: int, comm: int = 0) -> None:

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from foreign_case import KINDS, NAMES, Confirmed, found
+from foreign_case import KINDS, NAMES, Confirmed, find_case
 from foreign_files import (
     Clocks,
     Reader,
@@ -77,7 +77,7 @@ def write_case(number: int, seed: int, folder: Path) -> dict[str, Any]:
     Raises:
         RuntimeError: No draw of the number counts.
     """
-    confirmed = found(number, seed)
+    confirmed = find_case(number, seed)
     case, machine = confirmed.case, confirmed.case.machine
     rng = np.random.Generator(np.random.Philox(key=[seed, number << 8 | 254]))
     seen = folder / "seen"
@@ -120,10 +120,10 @@ def write_case(number: int, seed: int, folder: Path) -> dict[str, Any]:
 
 def _truth(confirmed: Confirmed, reader: Reader) -> dict[str, Any]:
     case, elapsed = confirmed.case, confirmed.elapsed_ps
-    given = [] if case.kind in ("healthy", "capacity") else case.kind.split("+")
+    causes = [] if case.kind in ("healthy", "capacity") else case.kind.split("+")
     costs = {
         NAMES.get(kind, kind): 1.0 - confirmed.without_ps[kind] / elapsed
-        for kind in sorted(given, key=lambda kind: confirmed.without_ps[kind])
+        for kind in sorted(causes, key=lambda kind: confirmed.without_ps[kind])
     }
     main = next(iter(costs), case.kind)
     accepted = [kind for kind, cost in costs.items() if cost >= 0.9 * costs[main]]
@@ -269,15 +269,15 @@ def diagnose(folder: Path, evidence: str, limit_s: float, out: Path) -> dict[str
     """
     seen = folder / "seen"
     files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
-    given = [str(seen / files["trace"])]
+    inputs = [str(seen / files["trace"])]
     for name in ("fabric", "forwarding", *(("counters", "jobs") if evidence == "all" else ())):
         path = seen / files.get(name, "")
         if name in files:
             single = path.is_dir() and len(list(path.iterdir())) > 1
-            for one in sorted(path.iterdir()) if single else [path]:
-                given += [f"--{name}", str(one)]
+            for file in sorted(path.iterdir()) if single else [path]:
+                inputs += [f"--{name}", str(file)]
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "tailback", "diagnose", *given, "--out", str(out), "--quiet"]
+    command = [sys.executable, "-m", "tailback", "diagnose", *inputs, "--out", str(out), "--quiet"]
     # Processor time, so that the answer does not depend on what else the machine does.
     cpu = int(limit_s)
     done = subprocess.run(
@@ -416,8 +416,8 @@ def main() -> int:
             a = answers[-1]
             print(f"{a.case} {evidence}: {a.main}: {a.outcome} {a.cause}", file=sys.stderr)
             if options.save:
-                known = [asdict(a) | {"outcome": a.outcome} for a in answers]
-                options.save.write_text(json.dumps(known, indent=1), encoding="utf-8")
+                rows = [asdict(a) | {"outcome": a.outcome} for a in answers]
+                options.save.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     print(json.dumps(figures(answers), indent=2) if options.json else text(answers))
     return 0
 

@@ -133,10 +133,12 @@ def hot_spot(scale: float = 1) -> list[Flow]:
     """16 nodes send 2 MiB to node 0; each of the rest to another of the rest: the victims."""
     rng = np.random.default_rng(7)
     nodes = rng.permutation(np.arange(1, NODES)).tolist()
-    senders, rest = nodes[:16], nodes[16:]
+    senders, victims = nodes[:16], nodes[16:]
     size = int(2 * MIB / scale)
-    to = rest[1:] + rest[:1]
-    return [(n, 0, size) for n in senders] + [(a, b, size) for a, b in zip(rest, to, strict=True)]
+    to = victims[1:] + victims[:1]
+    return [(n, 0, size) for n in senders] + [
+        (a, b, size) for a, b in zip(victims, to, strict=True)
+    ]
 
 
 def stencil(scale: int = 1) -> list[Flow]:
@@ -216,8 +218,8 @@ def compare(scale: int = 1) -> list[dict[str, Any]]:
         net = network(flows)
         hot = name.startswith(HOT)
         for scheme, settings in SCHEMES.items():
-            found = measure(net, settings, hot, fair=scheme.startswith("max-min"))
-            rows.append({"workload": name, "scheme": scheme, **found})
+            figures = measure(net, settings, hot, fair=scheme.startswith("max-min"))
+            rows.append({"workload": name, "scheme": scheme, **figures})
         if hot:
             alone = network([flow for flow in flows if flow[1] != 0])
             rows.append({"workload": name, "scheme": "victims alone", **measure(alone, {}, hot)})
@@ -327,14 +329,14 @@ def main() -> int:
     args = parser.parse_args()
     began = time.process_time()
     try:
-        compared, swept, rest = compare(), sweep(), others()
+        compared, swept, other_rows = compare(), sweep(), others()
     except TailbackError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     tables = {
         "schemes": compare_table(compared),
         "sweep": sweep_table(swept),
-        "others": others_table(rest),
+        "others": others_table(other_rows),
     }
     if args.write:
         put(PAGE, tables)
@@ -342,7 +344,7 @@ def main() -> int:
     if args.json:
         print(
             json.dumps(
-                {"cpu_seconds": seconds, "schemes": compared, "sweep": swept, "others": rest}
+                {"cpu_seconds": seconds, "schemes": compared, "sweep": swept, "others": other_rows}
             )
         )
     else:

@@ -37,12 +37,12 @@ Times = dict[tuple[int, str], dict[str, float]]
 
 def measured(copies: Sequence[int] = COPIES, runs: int = RUNS) -> Times:
     """Completion by number of permutations and routing: no control, paced, assignment."""
-    found: Times = {}
+    times: Times = {}
     for number in copies:
         for row in completion(number, runs, BUFFER, seed=1):
             values = {key: float(row[key]) for key in ("no_control", "paced", "assignment")}  # type: ignore[arg-type]
-            found[number, str(row["routing"])] = values
-    return found
+            times[number, str(row["routing"])] = values
+    return times
 
 
 def gain(before: float, after: float, sense: str) -> float:

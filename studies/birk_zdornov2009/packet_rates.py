@@ -213,8 +213,8 @@ def rates(
     for n in copies:
         nets = [network(permutations(n, seed, size)) for seed in range(1, seeds + 1)]
         for buffer, (name, pacing) in product(buffers, schemes.items()):
-            found = [_one(each, pacing, buffer) for each in nets]
-            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+            runs = [_one(each, pacing, buffer) for each in nets]
+            mean = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
             rows.append({"copies": n, "buffer": buffer, "pacing": name, **mean})
     return rows
 
@@ -231,8 +231,8 @@ def shares(seeds: int) -> list[dict[str, Any]]:
     for n, share in product(COPIES, SHARES):
         nets = [network(permutations(n, seed, FLOW_BYTES)) for seed in range(1, seeds + 1)]
         for buffer in (1, 2):
-            found = [_one(net, elastic(25, "random"), buffer, share) for net in nets]
-            mean = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+            runs = [_one(net, elastic(25, "random"), buffer, share) for net in nets]
+            mean = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
             rows.append({"copies": n, "buffer": buffer, "share": share, **mean})
     return rows
 

@@ -142,7 +142,7 @@ def by_width(runs: int, timed: int, seed: int) -> dict[str, Any]:
         for width in WIDTHS if margin else (0,):
             tree = KaryTree(width=width)
             routing = TreeRouting(margin=margin) if margin else OBLIVIOUS
-            found = permutation_congestion(tree, routing, runs, seed=seed)
+            congestion = permutation_congestion(tree, routing, runs, seed=seed)
             views = [
                 times(superpose_permutations(tree, routing, 1, run, seed)) for run in range(timed)
             ]
@@ -151,8 +151,8 @@ def by_width(runs: int, timed: int, seed: int) -> dict[str, Any]:
                     "margin": margin,
                     "width": width,
                     "extra_ports": tree.extra_ports,
-                    "max": float(found.max.mean()),
-                    "mean": float(found.mean.mean()),
+                    "max": float(congestion.max.mean()),
+                    "mean": float(congestion.mean.mean()),
                     **{key: float(np.mean([view[key] for view in views])) for key in views[0]},
                 }
             )
@@ -188,10 +188,10 @@ def canvas(panels: int) -> tuple[Figure, list[Any]]:
     return figure, axes
 
 
-def draw_widths(found: dict[str, Any], path: Path) -> None:
+def draw_widths(data: dict[str, Any], path: Path) -> None:
     """Figure 1."""
     figure, axes = canvas(3)
-    rows = found["rows"]
+    rows = data["rows"]
     base = next(row for row in rows if row["margin"] == 0)
     panels = [
         ("max", "maximum congestion (fluid view)", "flows on the most used link"),
@@ -213,7 +213,7 @@ def draw_widths(found: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def draw_copies(found: dict[str, Any], path: Path) -> None:
+def draw_copies(data: dict[str, Any], path: Path) -> None:
     """Figure 2."""
     figure, axes = canvas(3)
     panels = [
@@ -221,14 +221,14 @@ def draw_copies(found: dict[str, Any], path: Path) -> None:
         ("no control", "packets: no control"),
         ("assigned", "packets: assigned rates"),
     ]
-    top = max(row[key] for row in found["rows"] for key, _ in panels)
+    top = max(row[key] for row in data["rows"] for key, _ in panels)
     for ax, (key, title) in zip(axes, panels, strict=True):
         for name in ROUTINGS:
-            mine = [row for row in found["rows"] if row["routing"] == name]
+            mine = [row for row in data["rows"] if row["routing"] == name]
             ax.plot(
                 [r["copies"] for r in mine], [r[key] for r in mine], label=name, **LINE_STYLES[name]
             )
-        mine = [row for row in found["rows"] if "engine" in row]
+        mine = [row for row in data["rows"] if "engine" in row]
         for column, (name, *_) in ENGINES.items():
             if key == ("assigned" if column == "engine assigned" else "no control"):
                 ax.plot(

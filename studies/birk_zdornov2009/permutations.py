@@ -43,9 +43,9 @@ def congestion(table: str, runs: int, seed: int) -> list[dict[str, object]]:
         tree = KaryTree(width=width)
         permutation_congestion(tree, routing, 1, seed=seed)
         began = time.perf_counter()
-        found = permutation_congestion(tree, routing, runs, seed=seed)
+        sample = permutation_congestion(tree, routing, runs, seed=seed)
         each_ms = (time.perf_counter() - began) / runs * 1e3
-        worst, mean = float(found.max.mean()), float(found.mean.mean())
+        worst, mean = float(sample.max.mean()), float(sample.mean.mean())
         base = base or (worst, mean)
         rows.append(
             {
@@ -56,10 +56,10 @@ def congestion(table: str, runs: int, seed: int) -> list[dict[str, object]]:
                 "extra_ports": tree.extra_ports,
                 "max": worst,
                 "max_change": worst / base[0] - 1,
-                "max_sd": float(found.max.std()),
+                "max_sd": float(sample.max.std()),
                 "mean": mean,
                 "mean_change": mean / base[1] - 1,
-                "mean_links": float(found.mean_links.mean()),
+                "mean_links": float(sample.mean_links.mean()),
                 "ms_each": each_ms,
             }
         )

@@ -58,7 +58,7 @@ def engine(draw: random.Random, routing: str) -> dict[str, object]:
     packet = draw.choice((128, 256, 512, 1000, 2048))
     header = draw.choice((0, 0, 26))
     room = draw.choice((1, 2, 3, 7, 40)) * (packet + header) + draw.choice((0, 0, 57))
-    given: dict[str, object] = {
+    settings: dict[str, object] = {
         "packet": f"{packet} B",
         "header": f"{header} B",
         "buffer": f"{room} B",
@@ -71,7 +71,7 @@ def engine(draw: random.Random, routing: str) -> dict[str, object]:
         "routing": routing,
     }
     if draw.random() < 0.3:
-        given["injection_rate"] = f"{draw.choice((20, 32, 64))} Gb/s"
+        settings["injection_rate"] = f"{draw.choice((20, 32, 64))} Gb/s"
     if routing in ("lowest", "chunk"):
         rule: dict[str, object] = {
             "load": draw.choice(("queue", "queue-and-credit")),
@@ -83,8 +83,8 @@ def engine(draw: random.Random, routing: str) -> dict[str, object]:
         if routing == "chunk":
             rule.pop("gap", None)
             rule |= {"per": "chunk", "chunk": f"{draw.choice((1, 700, 3_000, 5_000))} B"}
-        given |= {"routing": "adaptive", "adaptive": rule}
-    return given
+        settings |= {"routing": "adaptive", "adaptive": rule}
+    return settings
 
 
 def traffic(draw: random.Random, ranks: int) -> Program:
@@ -177,11 +177,11 @@ LINK_COLUMNS = ("packets", "bytes", "congested_packets", "stall_ps")
 def engine_links(run: Run) -> dict[str, NDArray[np.int64]]:
     """Totals of each link over the run, by column of table ``truth``."""
     truth = run.tables["truth"].group_by("link").sum()
-    found = {}
+    totals = {}
     for column in LINK_COLUMNS:
-        found[column] = np.zeros(len(run.tables["links"]), np.int64)
-        found[column][truth["link"].to_numpy()] = truth[column].cast(pl.Int64).to_numpy()
-    return found
+        totals[column] = np.zeros(len(run.tables["links"]), np.int64)
+        totals[column][truth["link"].to_numpy()] = truth[column].cast(pl.Int64).to_numpy()
+    return totals
 
 
 def reference_links(result: reference.Result) -> dict[str, NDArray[np.int64]]:
@@ -202,22 +202,22 @@ def compare(prepared: PreparedScenario) -> Comparison:
     differences = []
     for column, expected in (("arrival_ps", theirs.arrival_ps), ("start_ps", theirs.start_ps)):
         differences += _difference(column, messages[column].to_numpy(), np.array(expected))
-    found = engine_links(run)
+    totals = engine_links(run)
     for column, counts in reference_links(theirs).items():
-        differences += _difference(column, found[column], counts)
+        differences += _difference(column, totals[column], counts)
     return Comparison(differences, len(theirs.arrival_ps), int(theirs.packets.sum()))
 
 
 def _difference(
-    column: str, found: NDArray[np.integer[Any]], expected: NDArray[np.int64]
+    column: str, actual: NDArray[np.integer[Any]], expected: NDArray[np.int64]
 ) -> list[str]:
-    wrong = np.flatnonzero(found.astype(np.int64) != expected)
+    wrong = np.flatnonzero(actual.astype(np.int64) != expected)
     if not len(wrong):
         return []
     first = int(wrong[0])
     return [
-        f"{column}: {len(wrong)} of {len(found)} differ, the first is number {first}: "
-        f"engine {found[first]}, reference {expected[first]}"
+        f"{column}: {len(wrong)} of {len(actual)} differ, the first is number {first}: "
+        f"engine {actual[first]}, reference {expected[first]}"
     ]
 
 
@@ -237,9 +237,9 @@ def deviations(prepared: PreparedScenario, runs: int) -> NDArray[np.float64]:
     for seed in range(runs):
         run = execute(prepared, threads=1, seed=seed)
         counts = reference_links(reference.simulate(prepared, seed))
-        found = engine_links(run)
+        totals = engine_links(run)
         for column in ours:
-            ours[column].append(found[column])
+            ours[column].append(totals[column])
             theirs[column].append(counts[column])
     scores = []
     for column in ours:
@@ -270,9 +270,9 @@ def exact_rows(draws: int) -> list[str]:
         sends = acknowledged(drawn(seed))
         kinds.setdefault("acknowledged sends, all of the four", []).append(compare(sends))
     return [
-        f"| {kind} | {len(found)} | {sum(c.flows for c in found):,} "
-        f"| {sum(c.packets for c in found):,} | {sum(not c.differences for c in found)} |"
-        for kind, found in sorted(kinds.items())
+        f"| {kind} | {len(cases)} | {sum(c.flows for c in cases):,} "
+        f"| {sum(c.packets for c in cases):,} | {sum(not c.differences for c in cases)} |"
+        for kind, cases in sorted(kinds.items())
     ]
 
 

@@ -80,11 +80,11 @@ def scenario(case: str) -> Scenario:
     return load_scenario(HERE / f"{case}.toml")
 
 
-def measure(given: Scenario) -> Measured:
+def measure(model: Scenario) -> Measured:
     """Simulate a scenario."""
-    run = simulate(given)
+    run = simulate(model)
     times = run.summary["job_elapsed_ps"].values()
-    names = [job.name for job in given.job]
+    names = [job.name for job in model.job]
     elapsed = {name: ps / 1000 for name, ps in zip(names, times, strict=True)}
     return Measured(elapsed, {tier: congested_fraction(run, tier) for tier in TIERS})
 
@@ -139,8 +139,8 @@ class Change:
 
 
 def _posts(how: str) -> Callable[[Scenario], None]:
-    def apply(given: Scenario) -> None:
-        for job in given.job:
+    def apply(model: Scenario) -> None:
+        for job in model.job:
             assert job.pattern is not None
             job.pattern["post"] = how
 
@@ -148,24 +148,24 @@ def _posts(how: str) -> Callable[[Scenario], None]:
 
 
 def _engine(**options: object) -> Callable[[Scenario], None]:
-    def apply(given: Scenario) -> None:
+    def apply(model: Scenario) -> None:
         for name, value in options.items():
-            setattr(given.engine, name, value)
+            setattr(model.engine, name, value)
 
     return apply
 
 
 def _all(*changes: Callable[[Scenario], None]) -> Callable[[Scenario], None]:
-    def apply(given: Scenario) -> None:
+    def apply(model: Scenario) -> None:
         for change in changes:
-            change(given)
+            change(model)
 
     return apply
 
 
 def _adaptive(**rules: object) -> Callable[[Scenario], None]:
-    def apply(given: Scenario) -> None:
-        given.engine.adaptive = given.engine.adaptive.model_copy(update=rules)
+    def apply(model: Scenario) -> None:
+        model.engine.adaptive = model.engine.adaptive.model_copy(update=rules)
 
     return apply
 
@@ -177,25 +177,25 @@ WHOLE_PACKET = 512
 """Bytes of a packet where rules are changed: routed whole, which takes a quarter of the time."""
 
 CHANGES = [
-    Change("row-major", "none", lambda given: None),
+    Change("row-major", "none", lambda model: None),
     Change("row-major", "adapters at line rate", _LINE_RATE),
     Change("row-major", "…, a direction each 10.5 µs", _all(_LINE_RATE, _posts("timed"))),
     Change("row-major", "…, posting on delivery", _all(_LINE_RATE, _posts("delivered"))),
-    Change("rcm", "none", lambda given: None),
+    Change("rcm", "none", lambda model: None),
     Change("rcm", "adapters at line rate", _LINE_RATE),
-    Change("random", "none", lambda given: None),
+    Change("random", "none", lambda model: None),
     Change("random", "adapters at line rate", _LINE_RATE),
     Change("random", "ports compared by queue alone", _QUEUE),
     Change("random", "the first of equal ports from a random one on", _RANDOM),
     Change("random", "both: our default rule", _DEFAULT),
     Change("random", "the lowest of equal ports", _adaptive(ties="lowest")),
-    Change("ring", "none", lambda given: None),
+    Change("ring", "none", lambda model: None),
     Change("ring", "…, posting on local completion", _all(_LINE_RATE, _posts("sequence"))),
-    Change("background", "none", lambda given: None),
+    Change("background", "none", lambda model: None),
     Change("background", "adapters at line rate", _LINE_RATE),
     Change("background", "…, posting on local completion", _all(_LINE_RATE, _posts("sequence"))),
     Change("background", "our default rule of adaptive routing", _DEFAULT),
-    Change("both", "none", lambda given: None),
+    Change("both", "none", lambda model: None),
     Change("both", "ports compared by queue alone", _QUEUE),
     Change("both", "the first of equal ports from a random one on", _RANDOM),
     Change("both", "both: our default rule", _DEFAULT),
@@ -206,10 +206,10 @@ CHANGES = [
 
 def changed(change: Change) -> Measured:
     """One change, simulated."""
-    given = scenario(change.case)
-    given.engine.packet = WHOLE_PACKET
-    change.apply(given)
-    return measure(given)
+    model = scenario(change.case)
+    model.engine.packet = WHOLE_PACKET
+    change.apply(model)
+    return measure(model)
 
 
 def change_row(change: Change, ours: Measured) -> str:

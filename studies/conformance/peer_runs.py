@@ -188,12 +188,12 @@ _RECEIVED: Final = re.compile(
 def _merlin_arrivals(output: str, traffic: Traffic) -> NDArray[np.int64]:
     """Last byte of each message: a packet is reported when its head has arrived."""
     tail = PACKET * 8000 // RATE_GBPS
-    found = {
+    arrival = {
         (int(src), int(dst)): round(float(value) * _UNITS[unit]) + tail
         for src, dst, value, unit in _RECEIVED.findall(output)
     }
     pairs = zip(traffic.src, traffic.dst, strict=True)
-    return np.array([found[pair] for pair in pairs], np.int64)
+    return np.array([arrival[pair] for pair in pairs], np.int64)
 
 
 def _merlin_links(path: Path, fabric: Fabric, shape: Shape) -> dict[str, NDArray[np.int64]]:
@@ -221,9 +221,9 @@ def _merlin_ends(component: str, port: str, shape: Shape) -> tuple[int, int]:
         host = int(name.removeprefix("host"))
         return host, shape.hosts + host // shape.hosts_per_leaf
     switch, at = int(name.removeprefix("rtr")), int(port.removeprefix("port"))
-    own = shape.hosts + switch
+    vertex = shape.hosts + switch
     if switch >= shape.leaves:
-        return own, shape.hosts + at
+        return vertex, shape.hosts + at
     if at < shape.hosts_per_leaf:
-        return own, switch * shape.hosts_per_leaf + at
-    return own, shape.hosts + shape.leaves + at - shape.hosts_per_leaf
+        return vertex, switch * shape.hosts_per_leaf + at
+    return vertex, shape.hosts + shape.leaves + at - shape.hosts_per_leaf

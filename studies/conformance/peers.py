@@ -127,24 +127,24 @@ def engine(model: PreparedScenario, traffic: Traffic) -> Counted:
     began = cpu_seconds()
     run = simulate(model, threads=1)
     seconds = cpu_seconds() - began
-    found = engine_links(run)
+    totals = engine_links(run)
     order = pl.DataFrame({"src_rank": traffic.src, "dst_rank": traffic.dst})
     kinds = {name: run.tables["messages"][name].dtype for name in order.columns}
     rows = order.cast(kinds).join(  # type: ignore[arg-type]
         run.tables["messages"], on=["src_rank", "dst_rank"], how="left", maintain_order="left"
     )
     arrivals = rows["arrival_ps"].cast(pl.Int64).to_numpy()
-    return Counted(arrivals, found["bytes"], found["stall_ps"], seconds)
+    return Counted(arrivals, totals["bytes"], totals["stall_ps"], seconds)
 
 
 def second(model: PreparedScenario, traffic: Traffic) -> Counted:
     """The reference of this repository."""
     began = cpu_seconds()
-    found = reference.simulate(model)
+    outcome = reference.simulate(model)
     # Its messages are in the order of the sending ranks.
-    by_source = dict(zip(sorted(traffic.src), found.arrival_ps, strict=True))
+    by_source = dict(zip(sorted(traffic.src), outcome.arrival_ps, strict=True))
     arrivals = np.array([by_source[src] for src in traffic.src], np.int64)
-    return Counted(arrivals, found.bytes, found.stall_ps, cpu_seconds() - began)
+    return Counted(arrivals, outcome.bytes, outcome.stall_ps, cpu_seconds() - began)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Peer:
 
 def peers(htsim_program: Path | None, sst: Path | None) -> list[Peer]:
     """Those whose program is given, and the reference."""
-    found = [
+    chosen = [
         Peer(
             "reference",
             "store-and-forward",
@@ -176,7 +176,7 @@ def peers(htsim_program: Path | None, sst: Path | None) -> list[Peer]:
     ]
     if htsim_program is not None:
         program = htsim_program
-        found.append(
+        chosen.append(
             Peer(
                 "htsim",
                 "store-and-forward",
@@ -188,7 +188,7 @@ def peers(htsim_program: Path | None, sst: Path | None) -> list[Peer]:
         )
     if sst is not None:
         other = sst
-        found.append(
+        chosen.append(
             Peer(
                 "merlin",
                 "cut-through",
@@ -198,7 +198,7 @@ def peers(htsim_program: Path | None, sst: Path | None) -> list[Peer]:
                 ),
             )
         )
-    return found
+    return chosen
 
 
 HEAD: Final = (
@@ -213,7 +213,7 @@ def row(traffic: Traffic, name: str, theirs: Counted, ours: Counted) -> str:
     apart = ours.arrival_ps / theirs.arrival_ps - 1
     far = apart[np.abs(apart).argmax()]
     equal = int((theirs.bytes == ours.bytes).sum())
-    stalls = [int(one.stall_ps.sum()) for one in (theirs, ours)]
+    stalls = [int(run.stall_ps.sum()) for run in (theirs, ours)]
     moved = min(stalls) > 0
     r = f"{np.corrcoef(theirs.stall_ps, ours.stall_ps)[0, 1]:.4f}" if moved else "–"
     return (
@@ -279,7 +279,7 @@ def speeds(chosen: list[Peer], shape: Shape) -> str:
             theirs = peer.run(model, shape, traffic, Path(folder))
         ours = engine(model, traffic)
         hops = int(ours.bytes.sum()) // PACKET
-        rates = [hops / one.seconds for one in (theirs, ours)]
+        rates = [hops / run.seconds for run in (theirs, ours)]
         lines.append(
             f"| {peer.name} | {hops:,} | {theirs.seconds:.1f} s | {rates[0]:,.0f} "
             f"| {rates[1]:,.0f} | {rates[1] / rates[0]:.0f}× |"

@@ -146,8 +146,8 @@ class Adapter:
             key = message.number
         else:
             key = message.dst_node
-        for known, queue in self.queues:
-            if known == key:
+        for queue_key, queue in self.queues:
+            if queue_key == key:
                 queue.append(message)
                 return
         self.queues.append((key, deque([message])))

@@ -32,14 +32,14 @@ class UpDown:
         if switch == leaf:
             return 0
         if (switch, leaf) not in self._below:
-            ways = [
+            lengths = [
                 1 + way
                 for k in self.out[switch]
                 if self.first_switch <= self.dst[k]
                 and self.tier[self.dst[k]] < self.tier[switch]
                 and (way := self.descent(self.dst[k], leaf)) is not None
             ]
-            self._below[switch, leaf] = min(ways, default=None)
+            self._below[switch, leaf] = min(lengths, default=None)
         return self._below[switch, leaf]
 
     def distance(self, switch: int, leaf: int) -> int:

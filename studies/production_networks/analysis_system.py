@@ -161,8 +161,8 @@ def write_fabric(path: Path, use: Use) -> None:
             writer.writerow([adapter, name, rate, "switch", "host"])
             for ends in ((adapter, leaf), (leaf, adapter)):
                 writer.writerow([*ends, LINE_GBPS, "switch", "switch"])
-        for one, other in cables():
-            for ends in ((one, other), (other, one)):
+        for end, other in cables():
+            for ends in ((end, other), (other, end)):
                 writer.writerow([*ends, LINE_GBPS, "switch", "switch"])
 
 
@@ -235,10 +235,10 @@ def stalls(use: Use, **engine: Any) -> Stalls:
         write_fabric(path, use)
         run = simulate(load_scenario(scenario(path, use, **engine)))
     total = run.tables["truth"].group_by("link").agg(stall=pl.col("stall_ps").sum())
-    known = run.tables["links"].join(total, on="link", how="left").fill_null(0)
-    src, dst = known["src_name"].to_list(), known["dst_name"].to_list()
+    links = run.tables["links"].join(total, on="link", how="left").fill_null(0)
+    src, dst = links["src_name"].to_list(), links["dst_name"].to_list()
     classes = [_class_of(*ends) for ends in zip(src, dst, strict=True)]
-    time = known["stall"].to_numpy() / run.elapsed_ps
+    time = links["stall"].to_numpy() / run.elapsed_ps
     shares = []
     for wanted in PUBLISHED:
         mine = time[[kind == wanted for kind in classes]]
@@ -305,18 +305,18 @@ def mechanisms(use: Use) -> dict[str, Use]:
 GLADE_DOWN: Final = list(PUBLISHED).index(("GladeLeaf", "down"))
 
 
-def mechanism_rows(found: dict[str, Stalls]) -> list[str]:
+def mechanism_rows(tried: dict[str, Stalls]) -> list[str]:
     """Ports of storage leaves down after each mechanism, and the other classes' fit."""
-    rest = np.arange(len(PUBLISHED)) != GLADE_DOWN
+    others = np.arange(len(PUBLISHED)) != GLADE_DOWN
     lines = [
         "| one mechanism | GladeLeaf down | … to servers | … to analysis | difference of the other "
         "classes |",
         "|---" * 5 + "|",
         f"| theirs | {percent(100 * SHARES[GLADE_DOWN])} | – | – | – |",
     ]
-    for name, one in found.items():
-        rms = float(np.sqrt(((one.shares - SHARES)[rest] ** 2).mean()))
-        cells = [percent(100 * share) for share in (one.shares[GLADE_DOWN], *one.ends)]
+    for name, outcome in tried.items():
+        rms = float(np.sqrt(((outcome.shares - SHARES)[others] ** 2).mean()))
+        cells = [percent(100 * share) for share in (outcome.shares[GLADE_DOWN], *outcome.ends)]
         lines.append(f"| {name} | {' | '.join(cells)} | {rms:.2f} |")
     return lines
 
@@ -340,15 +340,15 @@ def findings(changed: dict[str, Stalls], tried: dict[str, Stalls]) -> list[str]:
         )
     least = SHARES[GLADE_DOWN] - NEAR
     reach = [
-        f"{name} ({percent(100 * one.shares[GLADE_DOWN])})"
-        for name, one in tried.items()
-        if one.shares[GLADE_DOWN] >= least
+        f"{name} ({percent(100 * outcome.shares[GLADE_DOWN])})"
+        for name, outcome in tried.items()
+        if outcome.shares[GLADE_DOWN] >= least
     ]
-    rest = [name for name, one in tried.items() if one.shares[GLADE_DOWN] < least]
+    fewer = [name for name, outcome in tried.items() if outcome.shares[GLADE_DOWN] < least]
     out.append(
         "* **Which mechanism stalls GladeLeaf ports down?** As many as in theirs, less at most "
         f"{100 * NEAR:.0f} points, or more: {', '.join(reach) or 'none of those tried'}. Fewer: "
-        f"{', '.join(rest) or 'none'}."
+        f"{', '.join(fewer) or 'none'}."
     )
     return out
 
@@ -362,14 +362,14 @@ def line(name: str, shares: NDArray[np.float64]) -> str:
     return f"| {name} | {' | '.join(percent(100 * share) for share in shares)} |"
 
 
-def class_rows(found: list[Stalls], kept: list[Stalls]) -> list[str]:
+def class_rows(draws: list[Stalls], kept: list[Stalls]) -> list[str]:
     """Published shares, and those of all draws and of the kept ones."""
     lines = [
         "| ports with a stall | theirs: rounds | all draws | all at line rate | kept | nearest |",
         "|---" * 6 + "|",
     ]
     for number, (category, way) in enumerate(PUBLISHED):
-        every, near = ([one.shares[number] for one in group] for group in (found, kept))
+        every, near = ([outcome.shares[number] for outcome in group] for group in (draws, kept))
         cells = [percent(100 * SHARES[number])]
         cells += [f"{percent(100 * every[0])}", f"{percent(100 * near[0])}"]
         spreads = [
@@ -389,24 +389,24 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
     uses = draw_uses(arguments.draws)
-    found = [stalls(use) for use in uses]
-    order = sorted(range(len(uses)), key=lambda n: found[n].distance())[:KEPT]
+    draws = [stalls(use) for use in uses]
+    order = sorted(range(len(uses)), key=lambda n: draws[n].distance())[:KEPT]
     nearest = uses[order[0]]
     rows = [f"| one change | {HEAD} |", RULE]
     changed = {name: stalls(use, **engine) for name, (use, engine) in changes(nearest).items()}
     tried = {name: stalls(use) for name, use in mechanisms(nearest).items()}
-    rows += [line(name, one.shares) for name, one in changed.items()]
-    told = ", ".join(f"{name} {getattr(nearest, name):.3g}" for name in DRAWN)
+    rows += [line(name, outcome.shares) for name, outcome in changed.items()]
+    values = ", ".join(f"{name} {getattr(nearest, name):.3g}" for name in DRAWN)
     parts = {
-        "analysis classes": "\n".join(class_rows(found, [found[n] for n in order])),
+        "analysis classes": "\n".join(class_rows(draws, [draws[n] for n in order])),
         "analysis changes": "\n".join(rows),
         "analysis mechanisms": "\n".join(mechanism_rows(tried)),
         "analysis findings": "\n".join(findings(changed, tried)),
         "analysis draws": (
             f"{len(uses)} draws, of which {len(order)} are kept: root-mean-square difference of "
-            f"the {len(PUBLISHED)} shares {found[order[0]].distance():.2f} to "
-            f"{found[order[-1]].distance():.2f} (median of all draws "
-            f"{np.median([one.distance() for one in found]):.2f}). The nearest: {told}. "
+            f"the {len(PUBLISHED)} shares {draws[order[0]].distance():.2f} to "
+            f"{draws[order[-1]].distance():.2f} (median of all draws "
+            f"{np.median([outcome.distance() for outcome in draws]):.2f}). The nearest: {values}. "
             f"{cpu_seconds():.0f} s of processor time."
         ),
     }

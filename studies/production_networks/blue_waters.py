@@ -133,15 +133,15 @@ def blue_waters() -> Found:
     # The engine does not measure stalls within a router.
     distributions = {name: ccdf(measured, name) for name in ("credit", "bandwidth")}
     io = ccdf(measured.filter(pl.col("node_name").is_in(members)), "credit")
-    found = Found("blue-waters", rows=_rows(rows, comparison, graph))
-    found.figures = {
+    study = Found("blue-waters", rows=_rows(rows, comparison, graph))
+    study.figures = {
         "blue-waters-axes": partial(curves, rows),
         "blue-waters-use": partial(link_distributions, distributions),
         "blue-waters-io": partial(io_links, distributions["credit"], io, comparison),
         "blue-waters-evolution": partial(evolution, graph),
         "blue-waters-slices": partial(torus_slices, worst_slices(along, where)),
     }
-    return found
+    return study
 
 
 def falling(axes: dict[str, dict[str, float]]) -> list[str]:

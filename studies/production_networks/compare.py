@@ -29,16 +29,16 @@ STUDIES: dict[str, Callable[[], Found]] = {
 }
 
 
-def section(found: Found) -> str:
+def section(study: Found) -> str:
     """One study in Markdown."""
     lines = ["| quantity | theirs | ours | why they differ |", "|---|---|---|---|"]
-    lines += [f"| {r.quantity} | {r.theirs} | {r.ours} | {r.why} |" for r in found.rows]
-    return "\n".join([*lines, "", f"The whole part: {found.seconds:.0f} s of processor time."])
+    lines += [f"| {r.quantity} | {r.theirs} | {r.ours} | {r.why} |" for r in study.rows]
+    return "\n".join([*lines, "", f"The whole part: {study.seconds:.0f} s of processor time."])
 
 
-def draw(found: Found) -> None:
+def draw(study: Found) -> None:
     """Draw the study's figures beside the page."""
-    for stem, make in found.figures.items():
+    for stem, make in study.figures.items():
         with style():
             save(make(), PAGE.with_name("figures") / f"{stem}.png")
 
@@ -52,7 +52,7 @@ def main() -> None:
         page=PAGE,
         section=section,
         draw=draw,
-        facts=lambda found: {"rows": [asdict(row) for row in found.rows]},
+        facts=lambda study: {"rows": [asdict(row) for row in study.rows]},
     )
 
 

@@ -56,8 +56,8 @@ def zero_shares(ports: pl.DataFrame) -> pl.DataFrame:
     """
     sums = ports.group_by(CLASS).agg(pl.col("intervals", "nonzero").sum())
     share = 100.0 * pl.col("nonzero") / pl.col("intervals")
-    known = pl.when(pl.col("intervals") > 0).then(share)
-    return _ordered(sums.select(*CLASS, "intervals", nonzero_percent=known))
+    stalled = pl.when(pl.col("intervals") > 0).then(share)
+    return _ordered(sums.select(*CLASS, "intervals", nonzero_percent=stalled))
 
 
 def boxes(ports: pl.DataFrame, value: str) -> pl.DataFrame:
@@ -180,10 +180,10 @@ def worst_slices(rows: pl.DataFrame, coordinates: pl.DataFrame) -> pl.DataFrame:
         rows: Intervals of one direction that end at the same instants for all links.
         coordinates: ``node_name, x, y, z`` of the routers.
     """
-    known = rows.drop_nulls("stall_fraction")
-    worst = known.sort("stall_fraction", "time_ns", descending=[True, False])["time_ns"].head(1)
+    measured = rows.drop_nulls("stall_fraction")
+    worst = measured.sort("stall_fraction", "time_ns", descending=[True, False])["time_ns"].head(1)
     return (
-        known.filter(pl.col("time_ns").is_in(worst.implode()))
+        measured.filter(pl.col("time_ns").is_in(worst.implode()))
         .join(coordinates, on="node_name")
         .select("x", "y", "z", percent=100 * pl.col("stall_fraction"))
     )
@@ -237,19 +237,19 @@ class GroupTest:
     def verdict(self) -> str:
         """The result in one sentence."""
         means = f"mean {self.group_mean:.3g} % against {self.other_mean:.3g} %"
-        known = 0 < self.ratio < float("inf")
+        finite = 0 < self.ratio < float("inf")
         high = "any number of" if self.high == float("inf") else f"{self.high:.2g}"
-        times = f", {self.ratio:.2g} times (95 %: {self.low:.2g} to {high} times)" if known else ""
+        times = f", {self.ratio:.2g} times (95 %: {self.low:.2g} to {high} times)" if finite else ""
         if self.p_value < LEVEL:
             word = "more" if self.group_mean > self.other_mean else "less"
             return f"these links stall {word}: {means}{times}; p = {self.p_value:.2g}"
-        found = (
+        sensitivity = (
             "these counters could not show any difference"
             if self.detectable == float("inf")
             else f"{self.detectable:.2g} times the stall would have been found in {POWER:.0%} of "
             "cases"
         )
-        return f"no difference found: {means}{times}; p = {self.p_value:.2g}; {found}"
+        return f"no difference found: {means}{times}; p = {self.p_value:.2g}; {sensitivity}"
 
 
 def compare_groups(
@@ -354,25 +354,25 @@ class _ScaledTest:
     Attributes:
         drawn: Of each random group, the sum of the values that are the tested group's own, of those
             of the others, and of the links, shape (draws, 3).
-        own: Sum of the values of the tested group.
+        group: Sum of the values of the tested group.
         other: Sum of the values of all others.
-        own_links: Links of the tested group.
+        group_links: Links of the tested group.
         links: All links.
     """
 
     drawn: Floats
-    own: float
+    group: float
     other: float
-    own_links: float
+    group_links: float
     links: float
 
     def p_value(self, factor: float) -> float:
         """Probability of a difference as large, the group's values divided by ``factor``."""
-        own, other, links = self.drawn.T
-        inside = own / factor + other
-        total = self.own / factor + self.other
+        group, other, links = self.drawn.T
+        inside = group / factor + other
+        total = self.group / factor + self.other
         differences = inside / links - (total - inside) / (self.links - links)
-        seen = self.own / factor / self.own_links - self.other / (self.links - self.own_links)
+        seen = self.group / factor / self.group_links - self.other / (self.links - self.group_links)
         as_large = np.abs(differences) >= abs(seen) * (1 - ROUNDING)
         return float((1 + np.count_nonzero(as_large)) / (1 + len(differences)))
 
@@ -412,13 +412,13 @@ _BISECTIONS: Final = 8
 def _detectable(random: np.random.Generator, pool: Floats, links: Floats, size: int) -> float:
     """The ratio of means that the test finds in ``POWER`` of random groups of the pool."""
     groups = np.concatenate(list(_random_groups(random, size, len(pool), _POWER_DRAWS)))
-    own = (groups * pool).T
-    values = np.column_stack([own, pool, links])
+    group_values = (groups * pool).T
+    values = np.column_stack([group_values, pool, links])
     drawn = _sums_of_random_groups(random, _POWER_SHUFFLES, size, values)
     total, drawn_links = drawn[:, -2], drawn[:, -1]
-    found = []
+    ratios = []
     for row, group in enumerate(groups):
         mine = np.column_stack([drawn[:, row], total - drawn[:, row], drawn_links])
-        sums = own[:, row].sum(), pool.sum() - own[:, row].sum()
-        found.append(_ScaledTest(mine, *sums, group @ links, links.sum()).smallest_found())
-    return float(np.quantile(found, POWER, method="higher"))
+        sums = group_values[:, row].sum(), pool.sum() - group_values[:, row].sum()
+        ratios.append(_ScaledTest(mine, *sums, group @ links, links.sum()).smallest_found())
+    return float(np.quantile(ratios, POWER, method="higher"))

@@ -104,5 +104,5 @@ def run_time_correlation(
         )
     from scipy import stats  # takes a second to import: only where it is needed
 
-    found = stats.pearsonr(x, y)
-    return float(found.statistic), float(found.pvalue)
+    correlation = stats.pearsonr(x, y)
+    return float(correlation.statistic), float(correlation.pvalue)

@@ -120,7 +120,7 @@ def whole_rows(mix: Mix, kind: Receivers, length: str) -> list[str]:
         before = cpu_seconds()
         runs.append(one_run(mix, kind, length, plant))
         seconds.append(cpu_seconds() - before)
-    found = [shares(run, 1)[0] for run in runs]
+    simulated = [shares(run, 1)[0] for run in runs]
     heads = [f"{plant.hosts:,} hosts, {plant.servers} servers" for plant in plants]
     lines = [
         f"| ports with a stall in {length} | theirs: rounds | {' | '.join(heads)} "
@@ -128,7 +128,9 @@ def whole_rows(mix: Mix, kind: Receivers, length: str) -> list[str]:
         "|---" * 6 + "|",
     ]
     for number, (category, way) in enumerate(CLASSES):
-        cells = [percent(100 * share) for share in (PUBLISHED[number], *(s[number] for s in found))]
+        cells = [
+            percent(100 * share) for share in (PUBLISHED[number], *(s[number] for s in simulated))
+        ]
         cells += (stalled_rows(category, way, runs[1]) + ", –").split(", ")[:2]
         lines.append(f"| {category} {way} | {' | '.join(cells)} |")
     spent = " and ".join(f"{value:.0f} s" for value in seconds)
@@ -162,13 +164,13 @@ def class_rows(draws: Draws, long: pl.DataFrame) -> list[str]:
         "|---" * 8 + "|",
     ]
     for number, (category, kind) in enumerate(CLASSES):
-        own = draws.shares[:, number]
-        low, high = np.quantile(own[kept], (0.05, 0.95))
+        drawn = draws.shares[:, number]
+        low, high = np.quantile(drawn[kept], (0.05, 0.95))
         lines.append(
             f"| {category} {kind} | {percent(100 * PUBLISHED[number])} "
-            f"| {percent(100 * own.min())} – {percent(100 * own.max())} "
-            f"| {percent(100 * own[quiet].max())} | {percent(100 * low)} – {percent(100 * high)} "
-            f"| {percent(100 * own[kept[0]])} | {percent(100 * table[number])} "
+            f"| {percent(100 * drawn.min())} – {percent(100 * drawn.max())} "
+            f"| {percent(100 * drawn[quiet].max())} | {percent(100 * low)} – {percent(100 * high)} "
+            f"| {percent(100 * drawn[kept[0]])} | {percent(100 * table[number])} "
             f"| {stalled_rows(category, kind, long)} |"
         )
     return lines
@@ -179,8 +181,8 @@ def change_rows(changed: dict[str, Shares]) -> list[str]:
     heads = [f"{category} {way}" for category, way in CLASSES]
     lines = [f"| one change | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     return lines + [
-        f"| {name} | {' | '.join(percent(100 * share) for share in found)} |"
-        for name, found in changed.items()
+        f"| {name} | {' | '.join(percent(100 * share) for share in values)} |"
+        for name, values in changed.items()
     ]
 
 
@@ -226,13 +228,13 @@ def findings(draws: Draws, changed: dict[str, Shares]) -> list[str]:
                 f"{percent(100 * low)} – {percent(100 * high)}"
             )
     out.append(f"* **Outside the range of the kept draws**: {'; '.join(outside) or 'none'}.")
-    own, every = draws.parameters[kept], draws.parameters.filter(pl.Series(draws.lasting))
+    fits, every = draws.parameters[kept], draws.parameters.filter(pl.Series(draws.lasting))
     narrow = [
         name
         for name in ("message", "load", "files", "reads", "copies", "active", "slow")
-        if spread(own, name) < spread(every, name) / 2
+        if spread(fits, name) < spread(every, name) / 2
     ]
-    hosts, servers = (float((own[name] < LINE_GBPS).mean() or 0) for name in ("drain", "servers"))  # type: ignore[arg-type]
+    hosts, servers = (float((fits[name] < LINE_GBPS).mean() or 0) for name in ("drain", "servers"))  # type: ignore[arg-type]
     out.append(
         f"* **Determined**: {percent(100 * hosts)} of the kept draws have slow hosts, "
         f"{percent(100 * servers)} slow servers. Of the other parameters the kept range is less "

@@ -298,7 +298,7 @@ def ports(links: pl.DataFrame, truth: pl.DataFrame) -> pl.DataFrame:
             .then(pl.lit(name))
             .otherwise(category)
         )
-    known = links.with_columns(category=category).filter(
+    switch_ports = links.with_columns(category=category).filter(
         pl.col("category").is_not_null()
         & ~pl.col("src_name").str.starts_with("adapter")
         & ~pl.col("dst_name").str.starts_with("storage-spine")
@@ -307,7 +307,7 @@ def ports(links: pl.DataFrame, truth: pl.DataFrame) -> pl.DataFrame:
         total=pl.col("stall_ps").sum(), maximum=pl.col("stall_ps").max()
     )
     return (
-        known.select("run", "link", "category", port_type="direction")
+        switch_ports.select("run", "link", "category", port_type="direction")
         .join(window, on=["run", "link"], how="left")
         .with_columns(pl.col("total", "maximum").fill_null(0))
     )
@@ -331,9 +331,9 @@ def shares(stalls: pl.DataFrame, runs: int) -> NDArray[np.float64]:
 
 def typical(stalls: pl.DataFrame, lengths_ps: NDArray[np.int64]) -> NDArray[np.float64]:
     """Median over stalled ports of the share of time stalled, shape (runs,)."""
-    found = stalls.filter(pl.col("total") > 0).group_by("run").agg(pl.col("total").median())
+    medians = stalls.filter(pl.col("total") > 0).group_by("run").agg(pl.col("total").median())
     out = np.zeros(len(lengths_ps))
-    for run, total in found.iter_rows():
+    for run, total in medians.iter_rows():
         out[run] = total / lengths_ps[run]
     return out
 

@@ -112,9 +112,9 @@ def scenario(application: str, mix: str | None, load: float) -> Scenario:
     ]
     if mix is not None:
         others = ",".join(str(host) for host in range(256) if host not in OWN)
-        given = MIXES[mix]
+        settings = MIXES[mix]
         # Writes of 180 clients to 12 servers: the servers' own rate is at load 1.
-        share = load / 15 if "servers" in given else load
+        share = load / 15 if "servers" in settings else load
         jobs.append(
             {
                 "name": "others",
@@ -127,7 +127,7 @@ def scenario(application: str, mix: str | None, load: float) -> Scenario:
                     "load": share,
                     "duration": "1500 us",
                     "line_rate": "54 Gb/s",
-                    **given,
+                    **settings,
                 },
             }
         )
@@ -177,10 +177,10 @@ def curves(points: list[Point]) -> Figure:
     drawn = canvas(8.4, 3.4)
     axes = drawn.add_subplot()
     for application, colour in COLOURS.items():
-        own = [p for p in points if p.application == application and not p.mix]
+        alone = [p for p in points if p.application == application and not p.mix]
         axes.plot(
-            [100 * p.stall for p in own],
-            [1.0] * len(own),
+            [100 * p.stall for p in alone],
+            [1.0] * len(alone),
             "x",
             color=colour,
             label=f"{application} alone",
@@ -254,12 +254,12 @@ def questions() -> Found:
         alone = run_of(scenario(application, None, 0.0)).elapsed_ps
         points.append(point(application, "", 0.0))
         points += [point(application, mix, load, alone) for mix in MIXES for load in LOADS]
-    found = Found("questions", rows=_rows(points))
-    found.figures = {
+    study = Found("questions", rows=_rows(points))
+    study.figures = {
         "questions-load": partial(when, points),
         "questions-slowdown": partial(curves, points),
     }
-    return found
+    return study
 
 
 def _rows(points: list[Point]) -> list[Row]:
@@ -281,8 +281,8 @@ def _rows(points: list[Point]) -> list[Row]:
                     f"{lost:.2g} of 54 Gb/s a port"
                 )
             rows.append(Row(f"{application}: run time +10 %, {mix}", "not answered", text))
-        own = next(p.stall for p in mine if not p.mix)
-        rows.append(Row(f"{application}: time stalled when alone", "–", percent(100 * own)))
+        stall_alone = next(p.stall for p in mine if not p.mix)
+        rows.append(Row(f"{application}: time stalled when alone", "–", percent(100 * stall_alone)))
         r, _ = run_time_correlation(
             np.array([p.slowdown for p in mine]), np.array([100 * p.stall for p in mine])
         )

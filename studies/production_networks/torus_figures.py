@@ -100,8 +100,8 @@ def distributions() -> Found:
     packets = float(base["packets"].quantile(0.9) or 0.0)
     fits = [exponential_fit(rates[name].to_numpy()) for name in ("injected", "ingested")]
     inq, credit = (above(base, f"{kind}stall_fraction", 0.1) for kind in ("internal_", ""))
-    found = Found("torus-distributions")
-    found.rows = [
+    study = Found("torus-distributions")
+    study.rows = [
         Row(
             "Figure 3: straightness (R²) of the logarithm of the distribution of all nodes' "
             "injection, ingestion",
@@ -156,9 +156,9 @@ def distributions() -> Found:
             "",
         ),
     ]
-    found.rows += io_rows(runs[BASE.load], base)
-    found.figures = {"torus-distributions": partial(curves, rates, pooled)}
-    return found
+    study.rows += io_rows(runs[BASE.load], base)
+    study.figures = {"torus-distributions": partial(curves, rates, pooled)}
+    return study
 
 
 def io_rows(run: Run, rows: pl.DataFrame) -> list[Row]:
@@ -246,13 +246,13 @@ def curves(rates: pl.DataFrame, rows: pl.DataFrame) -> Figure:
 
 def correlation() -> Found:
     """Table I: what the correlation of use with credit stall depends on, one thing at a time."""
-    found = Found("torus-correlation")
+    study = Found("torus-correlation")
 
     def add(name: str, rows: pl.DataFrame) -> None:
         values = correlations(rows)
-        known = {axis: value for axis, value in values.items() if value is not None}
-        far = max(abs(known.get(axis, 0.0) - THEIRS[axis]) for axis in AXES)
-        found.rows.append(Row(name, listed({**THEIRS}), listed(values), f"all within {far:.2f}"))
+        defined = {axis: value for axis, value in values.items() if value is not None}
+        far = max(abs(defined.get(axis, 0.0) - THEIRS[axis]) for axis in AXES)
+        study.rows.append(Row(name, listed({**THEIRS}), listed(values), f"all within {far:.2f}"))
 
     base = intervals(run_of(Machine()))
     add("the example's mix, 8³ routers, intervals of 100 µs", base)
@@ -280,7 +280,7 @@ def correlation() -> Found:
         add(f"… and nodes that take {rate}", averaged(rows))
         add("… intervals of 100 µs", rows)
     add("nodes that take 5 GB/s alone", averaged(intervals(run_of(Machine(host_rate="5 GB/s")))))
-    return found
+    return study
 
 
 SLOW, FAST = "2.5 GB/s", "10.4 GB/s"
@@ -289,12 +289,12 @@ SLOW, FAST = "2.5 GB/s", "10.4 GB/s"
 
 def by_size(name: str, sides: tuple[int, ...], rates: tuple[str, ...]) -> Found:
     """Table I on tori of several sizes, with nodes of several rates, under one load."""
-    found = Found(name)
+    study = Found(name)
     for side, rate in itertools.product(sides, rates):
         run = run_of(replace(FITTED, host_rate=rate, side=side))
         values = correlations(averaged(intervals(run)))
         far = max(abs((values.get(axis) or 0.0) - THEIRS[axis]) for axis in AXES)
-        found.rows.append(
+        study.rows.append(
             Row(
                 f"{side}³ routers, nodes that take {rate}",
                 listed({**THEIRS}),
@@ -302,7 +302,7 @@ def by_size(name: str, sides: tuple[int, ...], rates: tuple[str, ...]) -> Found:
                 f"all within {far:.2f}; {run.tables['nodes'].height:,} nodes",
             )
         )
-    return found
+    return study
 
 
 ITERATIONS: Final = 8
@@ -347,16 +347,16 @@ def application(name: str, load: float, seed: int) -> tuple[NDArray[np.float64],
     """Iteration times, and the mean stall in percent of the links that the job uses."""
     data = scenario(Machine(seed=seed, kinds=()))
     nodes = np.random.default_rng([seed, 0xA9]).permutation(2 * Machine().side ** 3)
-    own, rest = nodes[:256], nodes[256:]
+    hosts, other_hosts = nodes[:256], nodes[256:]
     data["job"] = [
-        {"name": name, "hosts": ",".join(map(str, own)), "pattern": APPLICATIONS[name]},
+        {"name": name, "hosts": ",".join(map(str, hosts)), "pattern": APPLICATIONS[name]},
         {
             "name": "others",
-            "hosts": ",".join(map(str, rest)),
+            "hosts": ",".join(map(str, other_hosts)),
             "observed": False,
             "pattern": {
                 "kind": "paced",
-                "ranks": len(rest),
+                "ranks": len(other_hosts),
                 "size": "256 KiB",
                 "load": load,
                 "duration": "2 ms",
@@ -379,7 +379,7 @@ def application(name: str, load: float, seed: int) -> tuple[NDArray[np.float64],
 
 def iterations() -> Found:
     """Figure 2: iteration times of two applications in five runs among other traffic."""
-    found = Found("torus-iterations")
+    study = Found("torus-iterations")
     theirs = {
         "PSDNS": ("9.7 – 16 s (1.6×)", "41 – 70 min (1.71×)", "0.87", "11 %"),
         "AMR": ("0.2 – 10 s", "59 – 93 min (1.58×)", "0.96", "12 %"),
@@ -387,13 +387,13 @@ def iterations() -> Found:
     times: dict[str, list[NDArray[np.float64]]] = {}
     for name in APPLICATIONS:
         runs = [application(name, load, seed) for seed, load in enumerate(OTHERS, 1)]
-        times[name] = [one for one, _ in runs]
-        whole = np.array([one.sum() for one, _ in runs])
+        times[name] = [durations for durations, _ in runs]
+        totals = np.array([durations.sum() for durations, _ in runs])
         stall = np.array([percentage for _, percentage in runs])
         single = np.concatenate(times[name])
-        r, p = run_time_correlation(whole, stall)
+        r, p = run_time_correlation(totals, stall)
         iteration, total, published, most = theirs[name]
-        found.rows += [
+        study.rows += [
             Row(
                 f"Figure 2, {name}: shortest and longest iteration",
                 iteration,
@@ -403,7 +403,7 @@ def iterations() -> Found:
             Row(
                 f"… {name}: shortest and longest of five runs",
                 total,
-                f"{whole.min():.0f} – {whole.max():.0f} µs ({whole.max() / whole.min():.2f}×)",
+                f"{totals.min():.0f} – {totals.max():.0f} µs ({totals.max() / totals.min():.2f}×)",
                 f"other nodes offer {OTHERS[0]:g} to {OTHERS[-1]:g} of their link",
             ),
             Row(
@@ -414,8 +414,8 @@ def iterations() -> Found:
             ),
             Row(f"… {name}: largest stall", most, percent(float(stall.max())), ""),
         ]
-    found.figures = {"torus-iterations": partial(boxes, times)}
-    return found
+    study.figures = {"torus-iterations": partial(boxes, times)}
+    return study
 
 
 def boxes(times: dict[str, list[NDArray[np.float64]]]) -> Figure:
@@ -458,7 +458,7 @@ def protection() -> Found:
     """Congestion protection: all adapters throttled below what one node takes."""
     nodes = 2 * Machine().side ** 3
     limit = 83.2 / nodes
-    found = Found("torus-protection")
+    study = Found("torus-protection")
     for name, engine, theirs in (
         ("without protection", {}, "over an hour of features ≥ 40 % in X+"),
         (
@@ -472,7 +472,7 @@ def protection() -> Found:
         along = torus_rows(run, rows).filter(pl.col("direction") == "X+")
         everything = from_torus(along, torus_coordinates(run), "X+", threshold=40.0)
         delivered = run.summary["elapsed_ps"] / 1e9
-        found.rows.append(
+        study.rows.append(
             Row(
                 f"section VI, congestion protection: {name}",
                 theirs,
@@ -483,7 +483,7 @@ def protection() -> Found:
                 else "",
             )
         )
-    return found
+    return study
 
 
 PARTS: Final[dict[str, Callable[[], Found]]] = {
@@ -505,7 +505,7 @@ def main() -> None:
         page=PAGE,
         section=section,
         draw=draw,
-        facts=lambda found: {"rows": [asdict(row) for row in found.rows]},
+        facts=lambda study: {"rows": [asdict(row) for row in study.rows]},
     )
 
 

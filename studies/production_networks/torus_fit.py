@@ -105,9 +105,9 @@ def best(
     minutes: Minutes, stretches: list[tuple[float, ...]]
 ) -> tuple[tuple[float, ...], dict[str, float | None]]:
     """The stretch of loads whose correlations are nearest to the published ones."""
-    found = {loads: pooled(minutes, loads) for loads in stretches}
-    nearest = min(found, key=lambda loads: far(found[loads]))
-    return nearest, found[nearest]
+    by_loads = {loads: pooled(minutes, loads) for loads in stretches}
+    nearest = min(by_loads, key=lambda loads: far(by_loads[loads]))
+    return nearest, by_loads[nearest]
 
 
 def kept_row(minutes: Mapping[Setting, Minutes]) -> Row:
@@ -137,7 +137,7 @@ def kept_row(minutes: Mapping[Setting, Minutes]) -> Row:
 
 def search() -> Found:
     """Every setting at 12³, with one load and with the nearest stretch of several."""
-    found = Found("torus-fit")
+    study = Found("torus-fit")
     every: dict[Setting, Minutes] = {}
     for setting in SETTINGS:
         every[setting] = {load: minute(setting, SIDE, load) for load in LOADS}
@@ -146,7 +146,7 @@ def search() -> Found:
             ("several loads", [loads for loads in windows(LOADS) if len(loads) > 1]),
         ):
             loads, values = best(every[setting], stretches)
-            found.rows.append(
+            study.rows.append(
                 Row(
                     f"{setting.words()}, {name}",
                     listed({**THEIRS}),
@@ -154,19 +154,19 @@ def search() -> Found:
                     f"{told(loads)}: all within {far(values):.2f}",
                 )
             )
-    found.rows.append(kept_row(every))
-    return found
+    study.rows.append(kept_row(every))
+    return study
 
 
 def full() -> Found:
     """The nearest mix at full size: each minute alone, and all together."""
-    found = Found("torus-full")
+    study = Found("torus-full")
     setting = Setting(SLOW, "16 KiB")
     minutes = {load: minute(setting, FULL, load) for load in FULL_LOADS}
     alone = {load: pooled(minutes, (load,)) for load in FULL_LOADS}
     together = pooled(minutes, FULL_LOADS)
     for load, values in alone.items():
-        found.rows.append(
+        study.rows.append(
             Row(
                 f"{FULL}³ routers, {setting.words()}, load {load:g}",
                 listed({**THEIRS}),
@@ -174,7 +174,7 @@ def full() -> Found:
                 f"all within {far(values):.2f}",
             )
         )
-    found.rows.append(
+    study.rows.append(
         Row(
             "… these loads together",
             listed({**THEIRS}),
@@ -182,7 +182,7 @@ def full() -> Found:
             f"all within {far(together):.2f}; {reason(alone.values(), together)}",
         )
     )
-    return found
+    return study
 
 
 def reason(
@@ -209,7 +209,7 @@ def main() -> None:
         page=PAGE,
         section=section,
         draw=draw,
-        facts=lambda found: {"rows": [asdict(row) for row in found.rows]},
+        facts=lambda study: {"rows": [asdict(row) for row in study.rows]},
     )
 
 

@@ -162,8 +162,8 @@ def averaged(rows: pl.DataFrame) -> pl.DataFrame:
 
 def correlations(rows: pl.DataFrame, measure: str = "credit") -> dict[str, float | None]:
     """Correlation of use with a kind of stall along each axis."""
-    found = counter_tables.correlations(rows)
-    return {row["group"]: row[measure] for row in found.iter_rows(named=True)}
+    table = counter_tables.correlations(rows)
+    return {row["group"]: row[measure] for row in table.iter_rows(named=True)}
 
 
 def listed(values: dict[str, float | None]) -> str:

@@ -152,10 +152,10 @@ def shape_rows() -> list[Row]:
         for kind in ("leaf", "spine")
     }
     kinds = classes.classify(fabric, {"Glade": "^storage"})
-    known = Counter(zip(kinds["category"], kinds["port_type"], strict=True))
-    own = [known[kind] / known["Leaf", "down"] for kind in CHOSEN]
+    ports_of_kind = Counter(zip(kinds["category"], kinds["port_type"], strict=True))
+    shares = [ports_of_kind[kind] / ports_of_kind["Leaf", "down"] for kind in CHOSEN]
     rounds = [ROUNDS[kind][0] / ROUNDS["Leaf", "down"][0] for kind in CHOSEN]
-    largest = max(abs(b / a - 1) for a, b in zip(rounds, own, strict=True))
+    largest = max(abs(b / a - 1) for a, b in zip(rounds, shares, strict=True))
     leaves = count["leaves"] - storage["leaf"]
     spines = count["spines"] - storage["spine"]
     return [
@@ -170,7 +170,7 @@ def shape_rows() -> list[Row]:
             "Table I: rounds (ours: ports) over those of leaf down: spine down, leaf up, ToR down, "
             "ToR up",
             ", ".join(f"{share:.3f}" for share in rounds),
-            ", ".join(f"{share:.3f}" for share in own),
+            ", ".join(f"{share:.3f}" for share in shares),
             f"at most {percent(100 * largest)}",
             "ports are chosen at random: as many rounds as ports; counted on the topology",
         ),

@@ -187,11 +187,11 @@ def yellowstone() -> Found:
     names = {-1: "host", 0: "ToR or storage leaf", 1: "leaf or storage spine", 2: "spine"}
     every = counters_of(run, first_end_ps(run))
     lengths = shares_by_length(run, base)
-    found = Found("yellowstone", rows=_rows(ports, slow_ports, every, lengths))
+    study = Found("yellowstone", rows=_rows(ports, slow_ports, every, lengths))
     free = scenario.model_copy(deep=True)
     free.engine.routing = "adaptive"
     after = stalled_ports(looked_at(run_of(free), base))
-    found.rows.append(
+    study.rows.append(
         Row(
             "ports with a stall under adaptive routing",
             "– (cannot be measured)",
@@ -202,7 +202,7 @@ def yellowstone() -> Found:
             change_of_routes(stalled_ports(ports), after),
         )
     )
-    found.figures = {
+    study.figures = {
         "yellowstone-ports": partial(theirs_and_ours, ports, slow_ports),
         "yellowstone-zero": partial(figures.zero_shares, tables.zero_shares(slow_ports)),
         "yellowstone-average": partial(
@@ -218,7 +218,7 @@ def yellowstone() -> Found:
         "yellowstone-length": partial(by_length, lengths),
         "yellowstone-tiers": partial(figures.tier_stalls, tables.tier_stalls(every, base, names)),
     }
-    return found
+    return study
 
 
 def _rows(
@@ -267,12 +267,12 @@ def _rows(
             order_of(box),
         )
     )
-    whole = ports.filter(pl.col("maximum") > 0.999).group_by("category", "port_type").len()
+    filled = ports.filter(pl.col("maximum") > 0.999).group_by("category", "port_type").len()
     rows.append(
         Row(
             "ports stalled for a whole interval",
             "leaf down 37, leaf up 23, ToR up 6 rounds",
-            ", ".join(f"{c} {t} {n}" for c, t, n in whole.sort("len", descending=True).iter_rows())
+            ", ".join(f"{c} {t} {n}" for c, t, n in filled.sort("len", descending=True).iter_rows())
             or "none",
             f"ours are {length} long, theirs 100 ms",
         )

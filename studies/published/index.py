@@ -238,22 +238,22 @@ def difference(cell: Cell) -> str:
         return row[number]
     before, after = theirs(cell), ours(cell)
     for compare in (_single, _by_axis, _outside, _bound, _ratio_of_ranges):
-        found = compare(before, after)
-        if found:
-            return found
+        comparison = compare(before, after)
+        if comparison:
+            return comparison
     return "–"
 
 
 def _single(before: str, after: str) -> str:
-    found = [_NUMBER.match(text) for text in (before, after)]
-    if found[0] is None or found[1] is None:
+    numbers = [_NUMBER.match(text) for text in (before, after)]
+    if numbers[0] is None or numbers[1] is None:
         return ""
-    a, b = (float(m[1].replace(",", "").replace("−", "-")) for m in found if m)
+    a, b = (float(m[1].replace(",", "").replace("−", "-")) for m in numbers if m)
     if a == b == 0:
         return "none"
-    if found[0][2] != found[1][2]:
+    if numbers[0][2] != numbers[1][2]:
         return ""
-    if found[0][2] == "%":
+    if numbers[0][2] == "%":
         return f"{b - a:+.1f} points"
     return f"{100 * (b / a - 1):+.1f} %" if a else ""
 
@@ -273,29 +273,29 @@ def _by_axis(before: str, after: str) -> str:
 
 
 def _outside(before: str, after: str) -> str:
-    found, span = _NUMBER.match(before), _RANGE.match(after)
-    if found is None or found[2] != "%" or span is None:
+    number, span = _NUMBER.match(before), _RANGE.match(after)
+    if number is None or number[2] != "%" or span is None:
         return ""
-    value, low, high = float(found[1]), float(span[1]), float(span[2])
+    value, low, high = float(number[1]), float(span[1]), float(span[2])
     if low <= value <= high:
         return "inside"
     return f"{(high if value > high else low) - value:+.1f} points"
 
 
 def _bound(before: str, after: str) -> str:
-    bound, found = _BOUND.match(before), _NUMBER.match(after)
-    if bound is None or found is None:
+    bound, number = _BOUND.match(before), _NUMBER.match(after)
+    if bound is None or number is None:
         return ""
-    value, limit = float(found[1].replace("−", "-")), float(bound[2])
+    value, limit = float(number[1].replace("−", "-")), float(bound[2])
     met = value <= limit if bound[1] in "<≤" else value >= limit
     return "met" if met else f"{value - limit:+.2g}"
 
 
 def _ratio_of_ranges(before: str, after: str) -> str:
-    found = [_TIMES.search(text) for text in (before, after)]
-    if found[0] is None or found[1] is None:
+    factors = [_TIMES.search(text) for text in (before, after)]
+    if factors[0] is None or factors[1] is None:
         return ""
-    return f"{100 * (float(found[1][1]) / float(found[0][1]) - 1):+.1f} %"
+    return f"{100 * (float(factors[1][1]) / float(factors[0][1]) - 1):+.1f} %"
 
 
 _DIGITS: Final = re.compile(r"[-−]?\d[\d,]*(?:\.\d+)?")

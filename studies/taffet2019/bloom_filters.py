@@ -127,11 +127,11 @@ def rate_rows() -> list[Row]:
     """False positives of one element, at equal bits."""
     rows = []
     for bits in (1, 2, 4, 6, 8):
-        found = best("one element", bits)
+        scheme = best("one element", bits)
         k, exact, stated = (
-            found.functions,
-            false_positive(found),
-            published_rate(bits, found.functions),
+            scheme.functions,
+            false_positive(scheme),
+            published_rate(bits, scheme.functions),
         )
         rows.append(
             Row(
@@ -168,10 +168,10 @@ def accuracy_rows() -> list[Row]:
             best("one element", header - COUNT_BITS),
             best("whole path", header),
         ]
-        found = [error(scheme) for scheme in schemes]
-        ours = ", ".join(f"{measured:.3f}" for measured, _ in found)
-        formulas = ", ".join(f"{formula:.3f}" for _, formula in found)
-        first = min(range(3), key=lambda i: found[i][1])
+        errors = [error(scheme) for scheme in schemes]
+        ours = ", ".join(f"{measured:.3f}" for measured, _ in errors)
+        formulas = ", ".join(f"{formula:.3f}" for _, formula in errors)
+        first = min(range(3), key=lambda i: errors[i][1])
         rows.append(
             Row(
                 f"error of counts, {header} header bits: hash, one element, whole path",

@@ -52,12 +52,12 @@ def minighost() -> Found:
 
     Taffet and Mellor-Crummey (2019).
     """
-    found = Found("minighost")
+    case = Found("minighost")
     few = ("--seeds", "1", "--method", "tile")
     said, run, _ = diagnose("minighost/minighost.toml", "placement", *few)
     said2, tiled, _ = diagnose("minighost/tiled.toml", "pattern", *few)
     said3, _, _ = diagnose("minighost/step.toml", "placement", *few)
-    found.answers = [said, said2, said3]
+    case.answers = [said, said2, said3]
     t = minighost_variants()
 
     def ms(name: str) -> str:
@@ -69,7 +69,7 @@ def minighost() -> Found:
     def less(before: str, after: str, which: int) -> str:
         return percent(1 - t[after][which] / t[before][which], 1)
 
-    found.rows = [
+    case.rows = [
         Row("communication a time step, linear (`block`)", "–", ms("block")),
         Row("… cyclic (`round-robin`)", "–", ms("round-robin")),
         Row("… tiled (`tile`)", "–", ms("tile")),
@@ -85,15 +85,15 @@ def minighost() -> Found:
         *phase_rows(run, tiled),
         *boundary_rows(tiled),
     ]
-    for word, one in (("linear", run), ("tiled", tiled)):
+    for word, drawn in (("linear", run), ("tiled", tiled)):
         stem = f"minighost-tags-{word}"
-        found.drawings.append(
-            Drawing(stem, word, by_tag(one), pods=1, figure="tags", phases=tag_grid())
+        case.drawings.append(
+            Drawing(stem, word, by_tag(drawn), pods=1, figure="tags", phases=tag_grid())
         )
-    found.drawings.append(
+    case.drawings.append(
         Drawing("minighost-boundary", "tiled", tiled, figure="layers", layers=layers(tiled))
     )
-    return found
+    return case
 
 
 def by_tag(run: Run) -> Run:
@@ -168,9 +168,9 @@ def layers(run: Run) -> pl.DataFrame:
 def boundary_rows(run: Run) -> list[Row]:
     """Congested fraction of ejection links by the position of the node's ranks on the grid."""
     rows = []
-    found = layers(run)
+    by_layer = layers(run)
     for axis in "xyz":
-        mine = found.filter(pl.col("axis") == axis).with_columns(
+        mine = by_layer.filter(pl.col("axis") == axis).with_columns(
             # Nodes between this one and the nearer face of the domain; 2 means two or more.
             gap=pl.min_horizontal("layer", pl.col("count") - 1 - pl.col("layer"), pl.lit(2))
         )

@@ -71,9 +71,9 @@ def pattern(*jobs: int, **options: Any) -> Change:
 
     def change(scenario: Scenario) -> None:
         for job in jobs:
-            found = scenario.job[job].pattern
-            assert found is not None
-            found.update(options)
+            settings = scenario.job[job].pattern
+            assert settings is not None
+            settings.update(options)
 
     return change
 
@@ -183,7 +183,7 @@ def background(setting: Setting) -> Outcome:
 
 def minighost(setting: Setting) -> Outcome:
     """Communication time linear, tiled, and tiled in small phases with one sum a time step."""
-    found = []
+    times = []
     for placement, changed in (("block", False), ("tile", False), ("tile", True)):
         scenario = example("minighost/step.toml")
         job = scenario.job[0]
@@ -193,8 +193,8 @@ def minighost(setting: Setting) -> Outcome:
         if changed:
             sums = "none" if job.pattern["sums"] == "none" else "step"
             job.pattern.update(method="svaf", sums=sums)
-        found.append(communication(simulate(scenario)))
-    linear, tiled, phases = found
+        times.append(communication(simulate(scenario)))
+    linear, tiled, phases = times
     ratio = linear / tiled
     cells = (
         format_time(linear),
@@ -235,28 +235,34 @@ QUESTIONS = {
 }
 
 
-def table(question: Question, found: list[Outcome]) -> str:
+def table(question: Question, outcomes: list[Outcome]) -> str:
     """The outcomes in Markdown."""
     lines = [
         f"| one change | {' | '.join(question.heads)} |",
         "|---" * (1 + len(question.heads)) + "|",
     ]
-    return "\n".join(lines + [f"| {one.name} | {' | '.join(one.cells)} |" for one in found])
+    return "\n".join(
+        lines + [f"| {outcome.name} | {' | '.join(outcome.cells)} |" for outcome in outcomes]
+    )
 
 
-def chart(question: Question, found: list[Outcome]) -> Figure:
+def chart(question: Question, outcomes: list[Outcome]) -> Figure:
     """Every outcome as a dot with its range, beside the published figure."""
     with style():
-        drawn = canvas(8.6, 0.9 + 0.24 * len(found))
+        drawn = canvas(8.6, 0.9 + 0.24 * len(outcomes))
         axes = drawn.add_subplot()
         axes.axvline(question.theirs, color=INK, linewidth=1.2, label="published")
         axes.axvline(
-            found[0].value, color=MUTED, linewidth=1.0, linestyle=(0, (4, 2)), label="the example"
+            outcomes[0].value,
+            color=MUTED,
+            linewidth=1.0,
+            linestyle=(0, (4, 2)),
+            label="the example",
         )
-        for row, one in enumerate(found):
-            axes.plot([one.low, one.high], [row, row], color="#9fb3c8", linewidth=3)
-            axes.plot([one.value], [row], marker="o", markersize=4.5, color="#c2571a")
-        axes.set_yticks(range(len(found)), [one.name for one in found], fontsize=8)
+        for row, outcome in enumerate(outcomes):
+            axes.plot([outcome.low, outcome.high], [row, row], color="#9fb3c8", linewidth=3)
+            axes.plot([outcome.value], [row], marker="o", markersize=4.5, color="#c2571a")
+        axes.set_yticks(range(len(outcomes)), [outcome.name for outcome in outcomes], fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel(question.axis)
         axes.grid(axis="x", color=FAINT)
@@ -265,10 +271,10 @@ def chart(question: Question, found: list[Outcome]) -> Figure:
     return drawn
 
 
-def write(name: str, question: Question, found: list[Outcome]) -> None:
+def write(name: str, question: Question, outcomes: list[Outcome]) -> None:
     """Replace the question's part of the page and draw its figure."""
-    put(PAGE, {f"{name} reasons": table(question, found)})
-    save(chart(question, found), FIGURES / f"{name}-reasons.png")
+    put(PAGE, {f"{name} reasons": table(question, outcomes)})
+    save(chart(question, outcomes), FIGURES / f"{name}-reasons.png")
 
 
 def measure(which: tuple[str, int]) -> Outcome:
@@ -286,14 +292,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="update its page and figures")
     arguments = parser.parse_args()
     for name in arguments.case or list(QUESTIONS):
-        question, found = QUESTIONS[name], list[Outcome]()
+        question, outcomes = QUESTIONS[name], list[Outcome]()
         with ProcessPoolExecutor(arguments.jobs) as pool:
-            for one in pool.map(measure, [(name, n) for n in range(len(question.settings))]):
-                found.append(one)
-                print(f"{one.name}: {', '.join(one.cells)}", flush=True)
-        print(f"\n{table(question, found)}\n", flush=True)
+            for outcome in pool.map(measure, [(name, n) for n in range(len(question.settings))]):
+                outcomes.append(outcome)
+                print(f"{outcome.name}: {', '.join(outcome.cells)}", flush=True)
+        print(f"\n{table(question, outcomes)}\n", flush=True)
         if arguments.write:
-            write(name, question, found)
+            write(name, question, outcomes)
 
 
 if __name__ == "__main__":

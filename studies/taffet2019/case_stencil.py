@@ -22,52 +22,52 @@ FIGURES = {"random": "4.10", "rcm": "4.5", "metis": "4.6", "incremental": "4.7",
 def stencil2d() -> Found:
     """§4.2: four neighbours on a 64 × 72 grid, seven mappings."""
     said, run, _ = diagnose(SCENARIO, "placement", "--seeds", "1", "--method", "tile")
-    found = Found("stencil2d", answers=[said])
+    case = Found("stencil2d", answers=[said])
     prepared = prepare(load_scenario(EXAMPLES / SCENARIO))
     evaluate = make_evaluate(prepared)
-    found.drawings = [
+    case.drawings = [
         Drawing("stencil2d-row-major", "Figure 4.1: row-major, the whole run", run),
         Drawing("stencil2d-plus-y", "Figure 4.2: row-major, phase +y", run, "+y"),
     ]
     for title, theirs, path, name, options, _ in ROWS:
         node = place(name, prepared.observed.problem, options)
-        one = (
+        mapped = (
             run
             if name == "block"
             else evaluate(Change(placement=node, placement_name=name, measure=True))
         )
-        switches = one.summary["average_path_length"]
-        found.rows += [
+        switches = mapped.summary["average_path_length"]
+        case.rows += [
             Row(
                 f"{title}: time of a round",
                 "–" if theirs is None else format_time(1000 * theirs),
-                format_time(one.elapsed_ps),
+                format_time(mapped.elapsed_ps),
             ),
             Row(f"{title}: path length", f"{path:.3f}", f"{switches:.3f}"),
         ]
         if name in FIGURES:
             words = f"Figure {FIGURES[name]}: {title.lower()}"
-            found.drawings.append(Drawing(f"stencil2d-{name}", words, one))
+            case.drawings.append(Drawing(f"stencil2d-{name}", words, mapped))
         if name == "rcm":
-            found.drawings.append(
+            case.drawings.append(
                 Drawing(
                     "stencil2d-matrix",
                     "Figure 4.4: row-major | reverse Cuthill-McKee",
                     run,
                     figure="rank_matrix",
-                    after=one,
+                    after=mapped,
                 )
             )
-    found.rows += link_rows(run)
-    return found
+    case.rows += link_rows(run)
+    return case
 
 
 def link_rows(run: Run) -> list[Row]:
     """The links B and C of Figure 4.3, and where phase +y is congested."""
     phase = estimates(run, phase="+y")
     b, c = (
-        phase.filter((pl.col("src_name") == one) & (pl.col("dst_name") == other))
-        for one, other in (LINK_B, LINK_C)
+        phase.filter((pl.col("src_name") == start) & (pl.col("dst_name") == other))
+        for start, other in (LINK_B, LINK_C)
     )
     parts = [
         phase.filter((pl.col("tier") > 0) & (pl.col("direction") == way)) for way in ("up", "down")

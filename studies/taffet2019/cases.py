@@ -50,8 +50,8 @@ def reduction() -> Found:
     root = estimates(run).filter(pl.col("to_node")).sort("packets").row(-1, named=True)
     load_gbps = root["bytes"] * 8000 / naive
     moved.telemetry.scheme = "full"
-    found = Found("reduction", answers=[said])
-    found.rows = [
+    case = Found("reduction", answers=[said])
+    case.rows = [
         Row("naive, to rank 0", "18 ms", format_time(naive)),
         Row(
             "change of time with the root at rank 388",
@@ -63,11 +63,11 @@ def reduction() -> Found:
         Row("MPI_Reduce", "–", format_time(tree)),
         Row("improvement by MPI_Reduce", "86.9×", f"{naive / tree:.1f}×"),
     ]
-    found.drawings = [
+    case.drawings = [
         *slices("reduction-slices", run, SLICES_MS),
         Drawing("reduction-388", "root at rank 388", simulate(moved)),
     ]
-    return found
+    return case
 
 
 def background() -> Found:
@@ -93,8 +93,8 @@ def background() -> Found:
     def slower(key: str, alone: str) -> str:
         return percent(np.mean(times[key]) / np.mean(times[alone]) - 1, sign="+")
 
-    found = Found("background", answers=[said])
-    found.rows = [
+    case = Found("background", answers=[said])
+    case.rows = [
         Row("ring alone", "33.6 µs", several("ring")),
         Row("ring with background", "51.4 µs", several("both")),
         Row("slow-down of the ring", "+54 %", slower("both", "ring")),
@@ -105,28 +105,30 @@ def background() -> Found:
     for size in (512, 4096):
         finer = example("background/background.toml")
         finer.engine.packet = size
-        found.rows.append(
+        case.rows.append(
             Row(f"ring among it, seed 1, {size} B packets", "51.4 µs", format_time(elapsed(finer)))
         )
     everything = load_scenario(EXAMPLES / "background/background.toml")
     everything.job[1].observed = True
-    whole = simulate(everything)
-    found.rows += two_views(run, whole, answer)
-    found.drawings = [
+    full_view = simulate(everything)
+    case.rows += two_views(run, full_view, answer)
+    case.drawings = [
         Drawing("background-own", "the ring's packets alone", run),
-        Drawing("background-all", "the administrator's view", whole),
+        Drawing("background-all", "the administrator's view", full_view),
     ]
-    return found
+    return case
 
 
-def two_views(run: Run, whole: Run, answer: Diagnosis) -> list[Row]:
+def two_views(run: Run, full_view: Run, answer: Diagnosis) -> list[Row]:
     """The leaf that the diagnosis of our own packets suspects first, and the cause there."""
     suspect = next(link for f in answer.findings if f.code == "TB003" for link in f.links)
     links = run.tables["links"]
     vertex, name = links.filter(pl.col("link") == suspect.link).select("dst", "dst_name").row(0)
     into = estimates(run).filter((pl.col("dst") == vertex) & (pl.col("direction") == "down"))
     most = busy_gbps(run, into.filter(pl.col("fraction") > 0.1))["gbps"].max()
-    nodes = busy_gbps(whole, estimates(whole).filter(pl.col("to_node") & (pl.col("src") == vertex)))
+    nodes = busy_gbps(
+        full_view, estimates(full_view).filter(pl.col("to_node") & (pl.col("src") == vertex))
+    )
     ours = set(run.tables["ranks"].filter(pl.col("job") == 0)["node"].to_list())
     listed = ", ".join(
         f"{link['dst_name']} ({'ours' if link['dst'] in ours else 'theirs'}) "
@@ -161,8 +163,8 @@ def pf3d() -> Found:
     )
     packet = run.scenario.engine.packet
     gbps = float(between["observed_packets"].mean()) * packet * 8000 / before
-    found = Found("pf3d", answers=[said])
-    found.rows = [
+    case = Found("pf3d", answers=[said])
+    case.rows = [
         Row("alone", "24.6 s", format_time(alone)),
         Row("with background", "30.4 s", format_time(before)),
         Row("slow-down by the background", "+23.6 %", percent(before / alone - 1, 1, "+")),
@@ -176,14 +178,14 @@ def pf3d() -> Found:
         assert other.job[1].pattern is not None
         other.job[1].pattern.update(size=size, messages=130 if size == "128 KiB" else 2)
         slow = elapsed(other) / alone - 1
-        found.rows.append(
+        case.rows.append(
             Row(f"slow-down with background messages of {size}", "–", percent(slow, 1, "+"))
         )
-    found.drawings = [
+    case.drawings = [
         Drawing("pf3d-default", "default numbering, own packets", run, pods=1),
         Drawing("pf3d-shifted", "shifted by two nodes, own packets", shifted_run, pods=1),
     ]
-    return found
+    return case
 
 
 CASES: dict[str, Callable[[], Found]] = {
@@ -195,11 +197,11 @@ CASES: dict[str, Callable[[], Found]] = {
 }
 
 
-def section(found: Found) -> str:
+def section(case: Found) -> str:
     """One case in Markdown: its table and what the diagnosis says."""
     lines = ["| quantity | theirs | ours |", "|---|---|---|"]
-    lines += [f"| {row.quantity} | {row.theirs} | {row.ours} |" for row in found.rows]
-    for said in found.answers:
+    lines += [f"| {row.quantity} | {row.theirs} | {row.ours} |" for row in case.rows]
+    for said in case.answers:
         right = "right" if said.cause == said.expected else f"expected {said.expected}"
         lines += [
             "",
@@ -210,7 +212,7 @@ def section(found: Found) -> str:
             f"* remedy: {said.remedy}",
             *(f"* note: {text}" for text in said.warnings),
         ]
-    lines += ["", f"The whole case: {found.seconds:.0f} s of processor time."]
+    lines += ["", f"The whole case: {case.seconds:.0f} s of processor time."]
     return "\n".join(lines)
 
 
@@ -222,10 +224,10 @@ def main() -> None:
         CASES,
         page=PAGE,
         section=section,
-        draw=lambda found: write_figures(found.drawings, FIGURES),
-        facts=lambda found: {
-            "rows": [asdict(row) for row in found.rows],
-            "answers": [asdict(said) for said in found.answers],
+        draw=lambda case: write_figures(case.drawings, FIGURES),
+        facts=lambda case: {
+            "rows": [asdict(row) for row in case.rows],
+            "answers": [asdict(said) for said in case.answers],
         },
     )
 

@@ -76,16 +76,16 @@ def _floor_sum(n: int, m: int, a: int, b: int = 0) -> int:
     return total
 
 
-def agreement(one: int, other: int, word: int = WORD, block: int = 1 << 16) -> Fraction:
+def agreement(identity: int, other: int, word: int = WORD, block: int = 1 << 16) -> Fraction:
     """Share of all 2^word values of d on which two ids have the same bit, by counting.
 
     Ids that are both multiples of 2^s repeat after 2^(word − s) values. Blocks stay in the cache.
     """
-    twos = min((one & -one).bit_length(), (other & -other).bit_length()) - 1
+    twos = min((identity & -identity).bit_length(), (other & -other).bit_length()) - 1
     period, same = 2 ** (word - twos), 0
     for first in range(0, period, block):
         d = np.arange(first, min(first + block, period), dtype=np.uint64)
-        same += int(np.count_nonzero(mult(one, d, word) == mult(other, d, word)))
+        same += int(np.count_nonzero(mult(identity, d, word) == mult(other, d, word)))
     return Fraction(same, period)
 
 
@@ -141,7 +141,7 @@ def rows() -> list[Row]:
     bits, digest = mult(PUBLISHED_ID, d), md5(PUBLISHED_ID, d)
     lengths, gaps = runs(bits), after_long_runs(bits)
     step = PRIME * PUBLISHED_ID % 2**WORD
-    whole = Fraction(ones(step, 2**WORD), 2**WORD)
+    share = Fraction(ones(step, 2**WORD), 2**WORD)
     same = agreement(2, 6)
     early = first_early_row(bits)
     return [
@@ -176,8 +176,8 @@ def rows() -> list[Row]:
         Row(
             "theorem 5.1: ones among all 2^32 values of d",
             "exactly half",
-            f"{whole}",
-            "none" if whole == Fraction(1, 2) else "wrong",
+            f"{share}",
+            "none" if share == Fraction(1, 2) else "wrong",
             "Σ⌊2x/2³²⌋ − 2Σ⌊x/2³²⌋ by Euclid's algorithm, no sampling",
         ),
         Row(

@@ -61,28 +61,28 @@ def pairs() -> list[Pair]:
     """Every pair of rules that can be combined."""
     base, *single = outcomes()
     rules = dict(zip((rule.name for rule in MINIGHOST[1:]), MINIGHOST[1:], strict=True))
-    if [one.name for one in single] != list(rules):
+    if [outcome.name for outcome in single] != list(rules):
         raise SystemExit("the table of single rules is not of these rules: run case_reasons first")
-    found = []
-    for one, other in itertools.combinations(single, 2):
-        if SAME.get(one.name, one.name) == SAME.get(other.name, other.name):
+    combined = []
+    for outcome, other in itertools.combinations(single, 2):
+        if SAME.get(outcome.name, outcome.name) == SAME.get(other.name, other.name):
             continue
-        if "adapter takes turns" in one.name and "adapter takes turns" in other.name:
+        if "adapter takes turns" in outcome.name and "adapter takes turns" in other.name:
             continue
-        tiling = one.tiling * other.tiling / base.tiling
-        together = one.together * other.together / base.together
-        predicted = Outcome(f"{one.name}; {other.name}", tiling, together)
-        found.append(Pair((rules[one.name], rules[other.name]), predicted))
-    return found
+        tiling = outcome.tiling * other.tiling / base.tiling
+        together = outcome.together * other.together / base.together
+        predicted = Outcome(f"{outcome.name}; {other.name}", tiling, together)
+        combined.append(Pair((rules[outcome.name], rules[other.name]), predicted))
+    return combined
 
 
 def chosen(every: list[Pair], drawn: int) -> tuple[list[Pair], list[Pair]]:
     """Pairs that may meet the figures, nearest first, and some of the others."""
     order = sorted(every, key=lambda pair: pair.predicted.distance(READING))
     near = [pair for pair in order if pair.predicted.distance(READING) <= NEAR]
-    rest = order[len(near) :]
-    picked = np.random.default_rng(24).choice(len(rest), min(drawn, len(rest)), replace=False)
-    return near, [rest[number] for number in sorted(picked.tolist())]
+    far = order[len(near) :]
+    picked = np.random.default_rng(24).choice(len(far), min(drawn, len(far)), replace=False)
+    return near, [far[number] for number in sorted(picked.tolist())]
 
 
 def simulated(pair: Pair) -> Outcome:
@@ -92,19 +92,20 @@ def simulated(pair: Pair) -> Outcome:
         for setting in pair.settings:
             setting.change(scenario)
 
-    found = minighost(Setting(pair.predicted.name, change))
-    return Outcome(found.name, found.value, float(found.cells[-1].rstrip("×")))
+    outcome = minighost(Setting(pair.predicted.name, change))
+    return Outcome(outcome.name, outcome.value, float(outcome.cells[-1].rstrip("×")))
 
 
-def figures(one: Outcome) -> str:
+def figures(outcome: Outcome) -> str:
     """The three figures in one cell, those that are met in bold."""
     texts = (
-        f"{one.tiling:.2f}×",
-        percent(one.readings()[READING]),
-        f"{one.together:.2f}×",
+        f"{outcome.tiling:.2f}×",
+        percent(outcome.readings()[READING]),
+        f"{outcome.together:.2f}×",
     )
     return ", ".join(
-        f"**{text}**" if met else text for text, met in zip(texts, one.met(READING), strict=True)
+        f"**{text}**" if met else text
+        for text, met in zip(texts, outcome.met(READING), strict=True)
     )
 
 
@@ -117,36 +118,36 @@ def rows(near: list[Pair], others: list[Pair], simulate: int) -> tuple[str, str]
         simulate: How many pairs are simulated, in this order.
     """
     lines = ["| two rules | why listed | predicted | simulated |", "|---" * 4 + "|"]
-    found: list[tuple[Pair, Outcome]] = []
+    checked: list[tuple[Pair, Outcome]] = []
     for number, pair in enumerate([*near, *others]):
         cell = "–"
         if number < simulate:
-            found.append((pair, simulated(pair)))
-            cell = figures(found[-1][1])
+            checked.append((pair, simulated(pair)))
+            cell = figures(checked[-1][1])
         why = "predicted near" if number < len(near) else "drawn"
         lines.append(f"| {pair.predicted.name} | {why} | {figures(pair.predicted)} | {cell} |")
         print(lines[-1], flush=True)
-    return "\n".join(lines), summary(near, found)
+    return "\n".join(lines), summary(near, checked)
 
 
-def summary(near: list[Pair], found: list[tuple[Pair, Outcome]]) -> str:
+def summary(near: list[Pair], checked: list[tuple[Pair, Outcome]]) -> str:
     """How many meet all three, which is nearest, and how good the predictions were."""
     full = sum(all(pair.predicted.met(READING)) for pair in near)
     said = (
         f"{len(pairs())} pairs of rules can be combined. {len(near)} are predicted to be within "
         f'{percent(NEAR)} of all three figures, "60 %" read as 60 % faster, and {full} within '
-        f"{percent(TOLERANCE)}. {len(found)} were simulated at full size"
+        f"{percent(TOLERANCE)}. {len(checked)} were simulated at full size"
     )
-    if not found:
+    if not checked:
         return f"{said}."
-    met = sum(all(one.met(READING)) for _, one in found)
-    best = min((one for _, one in found), key=lambda one: one.distance(READING))
+    met = sum(all(outcome.met(READING)) for _, outcome in checked)
+    best = min((outcome for _, outcome in checked), key=lambda outcome: outcome.distance(READING))
     off = [
         max(
-            abs(one.tiling / pair.predicted.tiling - 1),
-            abs(one.together / pair.predicted.together - 1),
+            abs(outcome.tiling / pair.predicted.tiling - 1),
+            abs(outcome.together / pair.predicted.together - 1),
         )
-        for pair, one in found
+        for pair, outcome in checked
     ]
     return (
         f"{said}, of which {met} meet all three. Closest: {best.name}, with {figures(best)}. The "

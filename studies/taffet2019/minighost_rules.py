@@ -72,38 +72,38 @@ def outcomes() -> list[Outcome]:
     ]
 
 
-def table(found: Sequence[Outcome]) -> str:
+def table(ensemble: Sequence[Outcome]) -> str:
     """Every rule in Markdown, with a mark at each figure that is met."""
     names = tuple(Outcome("", 1, 1).readings())
     head = f"| rule | linear ÷ tiled | {' | '.join(f'60 %, {n}' for n in names)} | together |"
     lines = [head, "|---" * 5 + "|"]
-    for one in found:
-        met = {name: one.met(name) for name in names}
+    for outcome in ensemble:
+        met = {name: outcome.met(name) for name in names}
 
         def marked(text: str, yes: bool) -> str:
             return f"**{text}**" if yes else text
 
         first = met[names[0]]
-        shares = [marked(percent(one.readings()[name]), met[name][1]) for name in names]
+        shares = [marked(percent(outcome.readings()[name]), met[name][1]) for name in names]
         lines.append(
-            f"| {one.name} | {marked(f'{one.tiling:.2f}×', first[0])} | {' | '.join(shares)} "
-            f"| {marked(f'{one.together:.2f}×', first[2])} |"
+            f"| {outcome.name} | {marked(f'{outcome.tiling:.2f}×', first[0])} "
+            f"| {' | '.join(shares)} | {marked(f'{outcome.together:.2f}×', first[2])} |"
         )
     return "\n".join(lines)
 
 
-def summary(found: Sequence[Outcome]) -> str:
+def summary(ensemble: Sequence[Outcome]) -> str:
     """What the ensemble says, computed from it."""
     lines = [
         f"* Of the same runs, 2.9× and 60 % less time make {TILING / (1 - SAVED):.2f}×, not nearly "
         f"5×: no rule can give all three. 2.9× and 60 % faster make {TILING * (1 + SAVED):.2f}×.",
     ]
     for reading in Outcome("", 1, 1).readings():
-        best = min(found, key=lambda one: one.distance(reading))
-        most = max(sum(one.met(reading)) for one in found)
-        count = sum(all(one.met(reading)) for one in found)
+        best = min(ensemble, key=lambda outcome: outcome.distance(reading))
+        most = max(sum(outcome.met(reading)) for outcome in ensemble)
+        count = sum(all(outcome.met(reading)) for outcome in ensemble)
         lines.append(
-            f"* Read as {reading}: {count} of {len(found)} rules meet all three within "
+            f"* Read as {reading}: {count} of {len(ensemble)} rules meet all three within "
             f"{percent(TOLERANCE)}, the best meet {most}. Closest: {best.name}, with "
             f"{best.tiling:.2f}×, {percent(best.readings()[reading])} and {best.together:.2f}×."
         )
@@ -115,8 +115,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="update README.md of the study")
     arguments = parser.parse_args()
-    found = outcomes()
-    parts = {"minighost rules summary": summary(found), "minighost rules": table(found)}
+    ensemble = outcomes()
+    parts = {"minighost rules summary": summary(ensemble), "minighost rules": table(ensemble)}
     for text in parts.values():
         print(f"{text}\n")
     if arguments.write:

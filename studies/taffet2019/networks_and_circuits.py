@@ -58,8 +58,8 @@ def field_hash(identity: int, d: NDArray[np.int64]) -> NDArray[np.uint8]:
 
 def hash_shares(identities: tuple[int, int], count: int = 1 << FIELD_BITS) -> tuple[float, ...]:
     """Share of ones of each id and share of links on which both ids agree, over all link ids."""
-    one, other = (field_hash(identity, np.arange(count)) for identity in identities)
-    return float(one.mean()), float(other.mean()), float((one == other).mean())
+    first, other = (field_hash(identity, np.arange(count)) for identity in identities)
+    return float(first.mean()), float(other.mean()), float((first == other).mean())
 
 
 def stuck_spacings(length: int, spacings: range) -> int:

@@ -107,20 +107,20 @@ def _count(
     return count_links(COMPILED_DECODER, samples, [(np.arange(len(ids)), anywhere)], values, False)
 
 
-def ratios(traffic: Traffic, found: Sampled) -> dict[str, float]:
+def ratios(traffic: Traffic, sampled: Sampled) -> dict[str, float]:
     """Measured over stated: 1 if the formula, or the product, is correct."""
     n, m = traffic.through, traffic.met
     f, hops = m / n, float(traffic.congested.sum())
     var_w, var_m = HOPS**2 * PACKETS - n, HOPS * hops - m
     fraction = ((1 - 2 * f) * var_m + f**2 * var_w) / n**2
     independent = (var_m + f**2 * var_w) / n**2
-    off = found.congested / found.packets - f
-    both = (found.packets - n) * (found.congested - m)
+    off = sampled.congested / sampled.packets - f
+    both = (sampled.packets - n) * (sampled.congested - m)
     return {
-        "Var W, measured": float((((found.packets - n) ** 2) / var_w).mean()),
-        "Var W, stated": float((found.packets_variance / var_w).mean()),
-        "Var Ŵ, measured": float((((found.congested - m) ** 2) / var_m).mean()),
-        "Var Ŵ, stated": float((found.congested_variance / var_m).mean()),
+        "Var W, measured": float((((sampled.packets - n) ** 2) / var_w).mean()),
+        "Var W, stated": float((sampled.packets_variance / var_w).mean()),
+        "Var Ŵ, measured": float((((sampled.congested - m) ** 2) / var_m).mean()),
+        "Var Ŵ, stated": float((sampled.congested_variance / var_m).mean()),
         "Cov, measured": float((both / var_m).mean()),
         "fraction": float((off**2 / fraction).mean()),
         "fraction, as if independent": float((off**2 / independent).mean()),
@@ -132,17 +132,17 @@ def coverage(truth: Floats, estimate: Floats, variance: Floats) -> float:
     return float((np.abs(estimate - truth) <= 1.96 * np.sqrt(variance)).mean())
 
 
-def fractions(traffic: Traffic, found: Sampled, *, shared: bool) -> tuple[float, float]:
+def fractions(traffic: Traffic, sampled: Sampled, *, shared: bool) -> tuple[float, float]:
     """Share of the product's 95 % intervals of a fraction that hold it, and their mean width."""
-    runs, links = found.packets.shape
+    runs, links = sampled.packets.shape
     columns = {
-        "hop_samples": found.packets / HOPS,
-        "hop_weight": found.packets,
-        "hop_variance": found.packets_variance,
-        "hop_bytes": found.packets,
-        "congested_samples": found.congested / HOPS,
-        "congested_weight": found.congested,
-        "congested_variance": found.congested_variance,
+        "hop_samples": sampled.packets / HOPS,
+        "hop_weight": sampled.packets,
+        "hop_variance": sampled.packets_variance,
+        "hop_bytes": sampled.packets,
+        "congested_samples": sampled.congested / HOPS,
+        "congested_weight": sampled.congested,
+        "congested_variance": sampled.congested_variance,
     }
     rows = pl.DataFrame({name: np.maximum(values, 0).ravel() for name, values in columns.items()})
     rows = rows.with_columns(link=np.arange(runs * links))
@@ -157,13 +157,13 @@ def rows() -> list[Row]:
     out = []
     for chance in (0.2, 0.7):
         traffic = make_traffic(chance)
-        found = algorithm_9(traffic)
-        ratio = ratios(traffic, found)
+        sampled = algorithm_9(traffic)
+        ratio = ratios(traffic, sampled)
         covered = [
-            coverage(traffic.through, found.packets, found.packets_variance),
-            coverage(traffic.met, found.congested, found.congested_variance),
+            coverage(traffic.through, sampled.packets, sampled.packets_variance),
+            coverage(traffic.met, sampled.congested, sampled.congested_variance),
         ]
-        own, usual = (fractions(traffic, found, shared=shared) for shared in (True, False))
+        single, usual = (fractions(traffic, sampled, shared=shared) for shared in (True, False))
         at = f"f = {chance:.1f}"
         out += [
             Row(
@@ -201,9 +201,9 @@ def rows() -> list[Row]:
             Row(
                 f"95 % intervals of a fraction that hold it, {at}",
                 "95 %",
-                f"{own[0]:.1%}",
+                f"{single[0]:.1%}",
                 "none",
-                f"{usual[0]:.1%} of those for two reservoirs, {usual[1] / own[1]:.2f}× as "
+                f"{usual[0]:.1%} of those for two reservoirs, {usual[1] / single[1]:.2f}× as "
                 "wide; the diagnosis states the former of schemes with one reservoir",
             ),
         ]

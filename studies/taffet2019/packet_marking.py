@@ -69,13 +69,13 @@ def resolved(scheme: Scheme, hop: int, candidates: int, time: Floats) -> Floats:
     if scheme.bits is None:
         return np.asarray(seen**scheme.parts)
     total = np.zeros_like(time)
-    for known in range(scheme.parts + 1):
-        if known == 0 and candidates > 1:
+    for count in range(scheme.parts + 1):
+        if count == 0 and candidates > 1:
             continue
         # Every wrong candidate must differ in one of the hashes that arrived.
-        unique = (1.0 - 2.0 ** (-scheme.bits * known)) ** (candidates - 1)
+        unique = (1.0 - 2.0 ** (-scheme.bits * count)) ** (candidates - 1)
         total += (
-            comb(scheme.parts, known) * seen**known * (1 - seen) ** (scheme.parts - known) * unique
+            comb(scheme.parts, count) * seen**count * (1 - seen) ** (scheme.parts - count) * unique
         )
     return total
 
@@ -104,12 +104,12 @@ def measured(
     candidates: tuple[int, ...] = CANDIDATES,
 ) -> NDArray[np.int64]:
     """Packets each of ``runs`` receivers needed, marking packet by packet."""
-    found = []
-    while len(found) < runs:
+    counts = []
+    while len(counts) < runs:
         needed = _one_path(scheme, random, candidates)
         if needed is not None:
-            found.append(needed)
-    return np.array(found, np.int64)
+            counts.append(needed)
+    return np.array(counts, np.int64)
 
 
 def _one_path(
@@ -124,18 +124,18 @@ def _one_path(
             random.integers(0, 1 << scheme.bits, (scheme.parts, count))
             for count in candidates[:hops]
         ]
-        if any((one == one[:, :1])[:, 1:].all(axis=0).any() for one in hashes):
+        if any((codes == codes[:, :1])[:, 1:].all(axis=0).any() for codes in hashes):
             return None
-    got = np.zeros((hops, scheme.parts), bool)
+    arrived = np.zeros((hops, scheme.parts), bool)
     block = max(64, 8 * scheme.parts * hops)
     taken = 0
     while taken < MOST * scheme.parts:
         hop, part = marks(scheme, random, block)
         for number in range(block):
-            if hop[number] < 0 or got[hop[number], part[number]]:
+            if hop[number] < 0 or arrived[hop[number], part[number]]:
                 continue
-            got[hop[number], part[number]] = True
-            if _known(got, hashes, candidates):
+            arrived[hop[number], part[number]] = True
+            if _known(arrived, hashes, candidates):
                 return taken + number + 1
         taken += block
     raise SystemExit(f"{scheme.name}: no path after {taken} packets")
@@ -150,20 +150,20 @@ def marks(
     is_reservoir = len(set(scheme.chance)) == 1
     for hop in range(hops):
         # A router knows only its own probability: p, or one in the hops so far.
-        own = 1.0 / (hop + 1) if is_reservoir else scheme.chance[-1]
-        arrived[random.random(packets) < own] = hop
+        chance = 1.0 / (hop + 1) if is_reservoir else scheme.chance[-1]
+        arrived[random.random(packets) < chance] = hop
     return arrived, random.integers(0, scheme.parts, packets)
 
 
 def _known(
-    got: NDArray[np.bool_], hashes: list[NDArray[np.int64]] | None, candidates: tuple[int, ...]
+    arrived: NDArray[np.bool_], hashes: list[NDArray[np.int64]] | None, candidates: tuple[int, ...]
 ) -> bool:
     """Whether every hop is known from the parts that arrived."""
     if hashes is None:
-        return bool(got.all())
-    for hop, one in enumerate(hashes):
-        parts = got[hop]
-        if candidates[hop] > 1 and (one[parts] == one[parts, :1])[:, 1:].all(axis=0).any():
+        return bool(arrived.all())
+    for hop, codes in enumerate(hashes):
+        parts = arrived[hop]
+        if candidates[hop] > 1 and (codes[parts] == codes[parts, :1])[:, 1:].all(axis=0).any():
             return False
     return True
 

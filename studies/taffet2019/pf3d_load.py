@@ -30,10 +30,10 @@ def result(compute_us: int, mebibytes: int, *, alone: bool) -> Run:
     scenario.telemetry.scheme = "full"
     scenario.telemetry.one_in = 64
     scenario.telemetry.messages = False
-    own, other = (job.pattern for job in scenario.job)
-    assert own is not None
+    ours, other = (job.pattern for job in scenario.job)
+    assert ours is not None
     assert other is not None
-    own["compute"] = f"{compute_us} us"
+    ours["compute"] = f"{compute_us} us"
     # 14 messages a node last for the example's 3.2 ms, of which 0.8 are computation.
     other["size"] = f"{mebibytes} MiB"
     other["messages"] = round(14 * (2.4 + 0.008 * compute_us) / 3.2 / mebibytes)
@@ -42,11 +42,11 @@ def result(compute_us: int, mebibytes: int, *, alone: bool) -> Run:
     return simulate(scenario)
 
 
-def loads(found: Run) -> dict[str, float]:
+def loads(simulated: Run) -> dict[str, float]:
     """Mean rate of our packets over three sets of links, Gb/s."""
-    truth = found.tables["truth"].group_by("link").agg(pl.col("observed_packets").sum())
+    truth = simulated.tables["truth"].group_by("link").agg(pl.col("observed_packets").sum())
     links = (
-        found.tables["links"]
+        simulated.tables["links"]
         .join(truth, on="link", how="left")
         .with_columns(pl.col("observed_packets").fill_null(0))
     )
@@ -56,7 +56,7 @@ def loads(found: Run) -> dict[str, float]:
     ends = links.filter((pl.col("from_node")) & (pl.col("observed_packets") > 0))["dst"].implode()
     ours = between.filter(pl.col("src").is_in(ends) | pl.col("dst").is_in(ends))
     everywhere = links.filter(pl.col("observed_packets") > 0)
-    bits = found.scenario.engine.packet * 8000 / found.elapsed_ps
+    bits = simulated.scenario.engine.packet * 8000 / simulated.elapsed_ps
     sets = {
         "links between switches that we use": used,
         "all links of our six leaves upwards": ours,

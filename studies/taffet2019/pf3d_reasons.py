@@ -94,9 +94,9 @@ def changed(setting: Setting, place: Allocation, *, alone: bool, shifted: bool) 
     """The example with a setting and a placement."""
     scenario = example("pf3d/pf3d.toml")
     scenario.telemetry.messages = False
-    own = place.own()
-    hosts = own[place.shift :] + own[: place.shift] if shifted else own
-    free = sorted(set(range(POD)) - (set() if place.everywhere else set(own)))
+    nodes = place.own()
+    hosts = nodes[place.shift :] + nodes[: place.shift] if shifted else nodes
+    free = sorted(set(range(POD)) - (set() if place.everywhere else set(nodes)))
     scenario.job[0].hosts = ",".join(map(str, hosts))
     scenario.job[1].hosts = ",".join(map(str, free))
     scenario.job[1].shared_hosts = place.everywhere
@@ -119,7 +119,7 @@ def ratios(setting: Setting, place: Allocation = Allocation()) -> Ratios:
     return default / alone - 1, shifted / alone - 1, shifted / default - 1
 
 
-def found() -> dict[str, Ratios]:
+def all_ratios() -> dict[str, Ratios]:
     """Every setting and placement."""
     out = {setting.name: ratios(setting) for setting in SETTINGS}
     return out | {name: ratios(SETTINGS[0], place) for name, place in PLACES.items()}
@@ -154,4 +154,4 @@ def verdict(rows: dict[str, Ratios]) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(__doc__, "pf3d reasons", lambda: table(found()))
+    run(__doc__, "pf3d reasons", lambda: table(all_ratios()))

@@ -82,13 +82,13 @@ def leaving(perimeters: int) -> int:
 
 def simulated(case: str) -> int:
     """Messages that left a leaf in a simulated round of the stencil."""
-    given = scenario(case)
-    given.engine.packet = 4096  # how much leaves does not depend on it, and large ones are faster
-    found = simulate(given)
-    up = found.tables["links"].filter((pl.col("direction") == "up") & (pl.col("tier") == 1))
-    packets = found.tables["truth"].join(up, on="link", how="semi")["observed_packets"].sum()
-    messages, rest = divmod(int(packets) * given.engine.packet, MESSAGE_BYTES)
-    if rest:
+    setup = scenario(case)
+    setup.engine.packet = 4096  # how much leaves does not depend on it, and large ones are faster
+    simulation = simulate(setup)
+    up = simulation.tables["links"].filter((pl.col("direction") == "up") & (pl.col("tier") == 1))
+    packets = simulation.tables["truth"].join(up, on="link", how="semi")["observed_packets"].sum()
+    messages, remainder = divmod(int(packets) * setup.engine.packet, MESSAGE_BYTES)
+    if remainder:
         raise SystemExit(f"{packets} packets left leaves: no whole number of messages")
     return messages
 
@@ -152,13 +152,13 @@ def counted() -> list[Row]:
         ("tiled 8 × 4", "tiled", best_rectangle(LEAF_NODES)),
         ("row-major, 32 × 1", "row-major", 2 * (LEAF_NODES + 1)),
     ):
-        expected, found = leaving(leaves * each), simulated(case)
+        expected, count = leaving(leaves * each), simulated(case)
         rows.append(
             Row(
                 f"messages of a round that leave a leaf, {name}",
                 "“proportional to P”",
-                f"{found:,}",
-                "none" if found == expected else f"{found - expected:+}",
+                f"{count:,}",
+                "none" if count == expected else f"{count - expected:+}",
                 f"formula: {leaves} × {each} − {2 * sum(GRID)} for the border = {expected:,}",
             )
         )

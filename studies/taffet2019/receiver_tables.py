@@ -42,11 +42,11 @@ def fraction(link: pl.DataFrame) -> str:
     )
 
 
-def in_phase(whole: Run) -> Run:
+def in_phase(full: Run) -> Run:
     """Its samples of phase +y alone."""
-    labels = whole.tables["labels"].filter(pl.col("phase") == PHASE)["label"]
-    samples = whole.tables["samples"].filter(pl.col("label").is_in(labels.implode()))
-    return Run(whole.scenario, {**whole.tables, "samples": samples}, whole.summary)
+    labels = full.tables["labels"].filter(pl.col("phase") == PHASE)["label"]
+    samples = full.tables["samples"].filter(pl.col("label").is_in(labels.implode()))
+    return Run(full.scenario, {**full.tables, "samples": samples}, full.summary)
 
 
 def bandwidth(part: Run) -> str:
@@ -56,18 +56,18 @@ def bandwidth(part: Run) -> str:
     return f"{row['gbps']:.1f} Gb/s ({low:.0f}–{high:.0f})"
 
 
-def rows(whole: Run, one: Run) -> list[Row]:
+def rows(full: Run, received: Run) -> list[Row]:
     """What node 1446 knows, and what the tables of all receivers say together."""
-    mine = estimates(one)
-    packets = int(one.tables["messages"]["packets"].sum())
+    mine = estimates(received)
+    packets = int(received.tables["messages"]["packets"].sum())
     arrived = mine.filter("to_node").row(0, named=True)
-    summed = whole.tables["samples"]["hop_weight"].sum()
-    hops = int(whole.tables["messages"]["switch_hops"].sum())
-    leaf = whole.tables["nodes"]["switch"][NODE]
-    neighbours = whole.tables["nodes"].filter(pl.col("switch") == leaf)["node"].implode()
-    below = in_phase(whole)
+    summed = full.tables["samples"]["hop_weight"].sum()
+    hops = int(full.tables["messages"]["switch_hops"].sum())
+    leaf = full.tables["nodes"]["switch"][NODE]
+    neighbours = full.tables["nodes"].filter(pl.col("switch") == leaf)["node"].implode()
+    below = in_phase(full)
     below.tables["samples"] = below.tables["samples"].filter(pl.col("receiver").is_in(neighbours))
-    phase = estimates(one, phase=PHASE)
+    phase = estimates(received, phase=PHASE)
     met = phase.filter(pl.col("congested") > 0)
     up = met.filter(pl.col("direction") == "up")["congested"].sum() / met["congested"].sum()
     row_b, row_c = (named(phase, ends) for ends in (LINK_B, LINK_C))
@@ -78,7 +78,7 @@ def rows(whole: Run, one: Run) -> list[Row]:
             "–",
             f"{mine.height}",
             "–",
-            f"of {whole.tables['links'].height}; {packets} packets arrived",
+            f"of {full.tables['links'].height}; {packets} packets arrived",
         ),
         Row(
             "packets on its own link, from its table",
@@ -128,12 +128,12 @@ def rows(whole: Run, one: Run) -> list[Row]:
 
 def page() -> str:
     """Draws the figure and makes the table."""
-    whole = with_receivers()
-    one = whole.received_by(whole.tables["nodes"]["name"][NODE])
+    full = with_receivers()
+    received = full.received_by(full.tables["nodes"]["name"][NODE])
     title = f"Figure 4.3: packets received by node {NODE}"
-    drawing = Drawing("figure-4.3", title, one, pods=2, first_pod=1)
+    drawing = Drawing("figure-4.3", title, received, pods=2, first_pod=1)
     write_figures([drawing], FIGURES)
-    return table(rows(whole, one))
+    return table(rows(full, received))
 
 
 if __name__ == "__main__":

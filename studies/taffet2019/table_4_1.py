@@ -63,19 +63,19 @@ def rows(prepared: PreparedScenario) -> list[dict[str, Any]]:
     return out
 
 
-def table(found: list[dict[str, Any]]) -> str:
+def table(mappings: list[dict[str, Any]]) -> str:
     """The rows in Markdown."""
     lines = [
         "| mapping | ours is | time, theirs (ns) | ours (ns) | difference | allowed "
         "| path length, theirs | ours | congested hops |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in found:
-        known = row["their_ns"] is not None
+    for row in mappings:
+        published = row["their_ns"] is not None
         lines.append(
-            f"| {row['mapping']} | `{row['placement']}` | {row['their_ns'] if known else '–'} "
-            f"| {row['our_ns']} | {percent(row['difference'], 1, '+') if known else '–'} "
-            f"| {percent(row['tolerance'], 0) if known else '–'} | {row['their_path']:.3f} "
+            f"| {row['mapping']} | `{row['placement']}` | {row['their_ns'] if published else '–'} "
+            f"| {row['our_ns']} | {percent(row['difference'], 1, '+') if published else '–'} "
+            f"| {percent(row['tolerance'], 0) if published else '–'} | {row['their_path']:.3f} "
             f"| {row['our_path']:.3f} | {percent(row['congested_hops'], 2)} |"
         )
     return "\n".join(lines)
@@ -88,10 +88,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="update the measured page")
     arguments = parser.parse_args()
     scenario = load_scenario(SCENARIO)
-    found = rows(prepare(scenario))
-    print(json.dumps(found, indent=2) if arguments.json else table(found))
+    mappings = rows(prepare(scenario))
+    print(json.dumps(mappings, indent=2) if arguments.json else table(mappings))
     if arguments.write:
-        put(PAGE, {"table 4.1": table(found)})
+        put(PAGE, {"table 4.1": table(mappings)})
 
 
 if __name__ == "__main__":

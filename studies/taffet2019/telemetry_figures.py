@@ -120,13 +120,13 @@ def congested_hops(count: int, weight: int, variance: int) -> tuple[int, ...]:
     """
     third = variance - 2 * weight + 2 * count
     need, room = third - (weight - count), 2 * count - weight + third // 2
-    for five in range(third // 12 + 1):
+    for fives in range(third // 12 + 1):
         # The least number of fours that leaves no negative number of twos.
-        four = max(0, -((8 * five - need) // 3))
-        three, two = third // 2 - 6 * five - 3 * four, 8 * five + 3 * four - need
-        one = room - 3 * five - four
-        if three >= 0 and one >= 0:
-            return one, two, three, four, five
+        fours = max(0, -((8 * fives - need) // 3))
+        threes, twos = third // 2 - 6 * fives - 3 * fours, 8 * fives + 3 * fours - need
+        ones = room - 3 * fives - fours
+        if threes >= 0 and ones >= 0:
+            return ones, twos, threes, fours, fives
     raise ValueError(f"no hop counts up to 5 make {count}, {weight}, {variance}")
 
 
@@ -158,8 +158,8 @@ def packets_of(rows: pl.DataFrame, seed: int) -> tuple[Samples, Samples]:
     g = np.repeat(which + 1, parts[row, which])
     ids, congested_ids = [], []
     for label in np.unique(columns["label"]):
-        own = columns["label"] == label
-        size, some = int(count[own].sum()), int(columns["congested_samples"][own].sum())
+        of_label = columns["label"] == label
+        size, some = int(count[of_label].sum()), int(columns["congested_samples"][of_label].sum())
         first = random.integers(0, 1 << FIELD_BITS)
         ids.append((first + random.permutation(size)) % (1 << FIELD_BITS))
         congested_ids.append((first + random.permutation(size)[:some]) % (1 << FIELD_BITS))
@@ -200,9 +200,11 @@ class Published:
             raise SystemExit(f"the published scheme has one hash bit, not {bits}")
         total = np.zeros(len(links), np.int64)
         for group in np.unique(class_of_packet):
-            own = class_of_packet == group
+            in_group = class_of_packet == group
             members = class_links[int(class_start[group]) : int(class_start[group + 1])]
-            total[members] += decode_published(ids[own], hashes[own], weights[own], links[members])
+            total[members] += decode_published(
+                ids[in_group], hashes[in_group], weights[in_group], links[members]
+            )
         return total
 
 
@@ -274,8 +276,8 @@ def counted(
     rows = run.tables["samples"]
     total = {subset: np.zeros((4, fabric.n_links)) for subset in (False, True)}
     for first in range(0, len(node), PORTION):
-        own = rows.filter((pl.col("label") >= first) & (pl.col("label") < first + PORTION))
-        hop, congested = packets_of(own, seed + first)
+        portion = rows.filter((pl.col("label") >= first) & (pl.col("label") < first + PORTION))
+        hop, congested = packets_of(portion, seed + first)
         lengths = np.zeros(len(node), np.uint8)
         lengths[hop.sender] = hop.weight
         for subset, sums in total.items():
@@ -301,10 +303,10 @@ def figures_of(
     for row, column in enumerate(("observed_packets", "observed_congested_packets")):
         truth[row, summed["link"].to_numpy()] = summed[column].to_numpy()
     outside = fabric.link_src >= fabric.n_nodes
-    found = counted(run, fabric, seed, hash_name)
+    by_subset = counted(run, fabric, seed, hash_name)
     drawings, facts = [], []
     for name, subset in zip(names, (False, True), strict=True):
-        counts, met = found[subset]
+        counts, met = by_subset[subset]
         possible = int((counts.null_variance[outside] > 0).sum())
         each = np.where(outside, thresholded(counts, CONFIDENCE), 0.0)
         # All links together: the chance that any idle one shows is 1 − confidence (Bonferroni).
@@ -337,7 +339,7 @@ def judged(
     """What a figure shows, compared with the truth."""
     used = (truth[0] > 0) & outside
     fraction = np.divide(truth[1], truth[0], out=np.zeros_like(met), where=truth[0] > 0)
-    found = np.divide(
+    estimate = np.divide(
         np.minimum(np.maximum(met, 0), every), every, out=np.zeros_like(met), where=every > 0
     )
     root = int(np.flatnonzero((fabric.link_dst == node[TARGET]) & outside)[0])
@@ -354,9 +356,9 @@ def judged(
         "tree_links": int(tree.sum()),
         "tree_shown": int((every[tree] > 0).sum()),
         "at_root_links": int(near.sum()),
-        "at_root_shown": int(((every > 0) & near & (found > 0.5)).sum()),
+        "at_root_shown": int(((every > 0) & near & (estimate > 0.5)).sum()),
         "root_fraction": float(fraction[root]),
-        "root_fraction_found": float(found[root]),
+        "root_fraction_found": float(estimate[root]),
         "packets_share_shown": float(truth[0][(every > 0) & used].sum() / truth[0][used].sum()),
     }
 
@@ -443,9 +445,9 @@ def main() -> int:
         if number == 0:
             drawings.append(Drawing(FULL, "full reservoirs", run))
         for hash_name in options.hash:
-            found = figures_of(run, fabric, names, options.seed, hash_name)
-            drawings += found[0] if hash_name == options.hash[0] else []
-            facts += found[1]
+            pictures, rows = figures_of(run, fabric, names, options.seed, hash_name)
+            drawings += pictures if hash_name == options.hash[0] else []
+            facts += rows
     folder = FIGURES if options.write else options.out
     if folder is not None:
         write_figures(drawings, folder)

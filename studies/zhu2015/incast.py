@@ -174,8 +174,10 @@ class Shares:
 def shares(flows: Sequence[Flow], scheme: str) -> Shares:
     """Rates of ``flows`` with every seed."""
     runs = [run(flows, scheme, seed=seed) for seed in SEEDS]
-    pauses = fmean(one.summary["pauses"] / (one.summary["end_ps"] / MS) for one in runs)
-    return Shares(np.array([rates(one, flows) for one in runs]), pauses)
+    pauses = fmean(
+        simulation.summary["pauses"] / (simulation.summary["end_ps"] / MS) for simulation in runs
+    )
+    return Shares(np.array([rates(simulation, flows) for simulation in runs]), pauses)
 
 
 @dataclass(frozen=True)
@@ -200,10 +202,10 @@ def incast(n: int) -> Incast:
     """``n`` hosts of one switch send to another, with DCQCN and the shared buffer."""
     shape = {"hosts_per_leaf": n + 1, "leaves": 1, "aggregation": 1, "host_rate": "40 Gb/s"}
     flows = [(host, n) for host in range(n)]
-    one = run(flows, "DCQCN, shared buffer", fabric={"fat_tree": shape}, queues=True)
-    gbps = rates(one, flows)
-    queue = mean_queue(one, n)
-    return Incast(n, queue, float(gbps.min()), float(gbps.max()), one.summary["pauses"])
+    simulation = run(flows, "DCQCN, shared buffer", fabric={"fat_tree": shape}, queues=True)
+    gbps = rates(simulation, flows)
+    queue = mean_queue(simulation, n)
+    return Incast(n, queue, float(gbps.min()), float(gbps.max()), simulation.summary["pauses"])
 
 
 def mean_queue(run: Run, node: int) -> float:
@@ -226,12 +228,14 @@ def _spread(gbps: NDArray[np.float64]) -> str:
 def unfairness() -> tuple[str, dict[str, Any]]:
     """Figures 3 and 8: table and numbers."""
     flows = [(host, RECEIVER) for host in UNFAIR]
-    found = {scheme: shares(flows, scheme) for scheme in SCHEMES}
+    by_scheme = {scheme: shares(flows, scheme) for scheme in SCHEMES}
     lines = ["| links | H1 | H2 | H3 | H4 | pauses a ms |", "|---|---|---|---|---|---|"]
-    for scheme, one in found.items():
-        cells = " | ".join(_spread(gbps) for gbps in one.gbps.T)
-        lines.append(f"| {scheme} | {cells} | {one.pauses_per_ms:.0f} |")
-    return "\n".join(lines), {name: one.gbps.tolist() for name, one in found.items()}
+    for scheme, scheme_shares in by_scheme.items():
+        cells = " | ".join(_spread(gbps) for gbps in scheme_shares.gbps.T)
+        lines.append(f"| {scheme} | {cells} | {scheme_shares.pauses_per_ms:.0f} |")
+    return "\n".join(lines), {
+        name: scheme_shares.gbps.tolist() for name, scheme_shares in by_scheme.items()
+    }
 
 
 def victims() -> tuple[str, dict[str, Any]]:
@@ -260,15 +264,15 @@ def fixed_points() -> tuple[str, dict[str, Any]]:
     ]
     numbers: dict[str, Any] = {}
     for n in FLOWS:
-        expected, found = fixed_point(n, GBPS, settings), incast(n)
+        expected, measured = fixed_point(n, GBPS, settings), incast(n)
         attained = expected.probability <= settings.pmax
         queue = f"{expected.queue_bytes / 1000:.1f}" if attained else "beyond `kmax`"
         lines.append(
-            f"| {n} | {queue} | {found.queue / 1000:.1f} | {100 * expected.probability:.3f} % "
+            f"| {n} | {queue} | {measured.queue / 1000:.1f} | {100 * expected.probability:.3f} % "
             f"| {expected.rate_gbps:.2f} "
-            f"| {found.slowest:.2f}, {found.fastest:.2f} |"
+            f"| {measured.slowest:.2f}, {measured.fastest:.2f} |"
         )
-        numbers[str(n)] = {"expected": asdict(expected), "found": asdict(found)}
+        numbers[str(n)] = {"expected": asdict(expected), "found": asdict(measured)}
     return "\n".join(lines), numbers
 
 
@@ -285,14 +289,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the tables of the page")
     parser.add_argument("--part", choices=PARTS, action="append", help="only this; repeatable")
     arguments = parser.parse_args()
-    found = {name: PARTS[name]() for name in arguments.part or PARTS}
+    sections = {name: PARTS[name]() for name in arguments.part or PARTS}
     if arguments.json:
-        print(json.dumps({name: numbers for name, (_, numbers) in found.items()}, indent=1))
-    for name, (table, _) in found.items():
+        print(json.dumps({name: numbers for name, (_, numbers) in sections.items()}, indent=1))
+    for name, (table, _) in sections.items():
         if not arguments.json:
             print(f"{name}\n\n{table}\n")
     if arguments.write:
-        for name, (table, _) in found.items():
+        for name, (table, _) in sections.items():
             put(SIMULATORS if name == "fixed points" else PAGE, {name: table})
     if not arguments.json:
         print(f"{cpu_seconds():.0f} s of processor time")

@@ -236,7 +236,7 @@ def written(
         idle=(1, 3),
     )
     elapsed = simulate(case.world()).elapsed_ps
-    monkeypatch.setattr(foreign, "found", lambda *_: Confirmed(case, elapsed, {}, elapsed, 0.3))
+    monkeypatch.setattr(foreign, "find_case", lambda *_: Confirmed(case, elapsed, {}, elapsed, 0.3))
     reader = foreign.Reader
     monkeypatch.setattr(foreign, "Reader", lambda _, *arguments: reader(form, *arguments))
     foreign.write_case(0, 9, tmp_path / "case")

@@ -15,6 +15,8 @@ from tests.factories.repository import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
+FOLDERS = ("python/tailback", "bench", "studies", "measuring")
+"""Folders in which no filler word names a variable."""
 
 REPLACED = re.compile(
     r"\bcures?\b|\btreatments?\b|\bheeds?\b|\bby heart\b|\btold as\b|\blaid to\b|\btwo looks\b"
@@ -144,3 +146,35 @@ def test_names_of_tests_are_short() -> None:
 def test_a_long_name_is_detected() -> None:
     text = "def test_a_b_c_d_e_f_g_h():\n    def test_a_b_c_d_e_f_g_h_i():\n"
     assert long_names(text) == ["a_b_c_d_e_f_g_h_i"]
+
+
+# --- names of variables -----------------------------------------------------------------------
+
+FILLERS = {"found", "one", "known", "own", "whole", "rest", "given", "told", "ways"}
+"""Words that do not say what a variable holds."""
+
+
+def filler_names(source: str) -> list[str]:
+    """Variables, parameters and fields of a module that a filler word names."""
+    names = [
+        (node.lineno, node.arg if isinstance(node, ast.arg) else node.id)
+        for node in nodes(source)
+        if isinstance(node, ast.arg)
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    ]
+    return [f"line {line}: {name}" for line, name in names if name in FILLERS]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_filler_word_names_a_variable(folder: str) -> None:
+    offences = {
+        str(file.relative_to(ROOT)): names
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if (names := filler_names(file.read_text("utf-8")))
+    }
+    assert not offences, f"{offences}: name each by the noun for what it holds"
+
+
+def test_a_filler_name_is_detected() -> None:
+    module = "def f(own, *, rest=one): return [known for known in own]\n"
+    assert filler_names(module) == ["line 1: own", "line 1: rest", "line 1: known"]
