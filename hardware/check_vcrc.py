@@ -27,7 +27,7 @@ SAMPLE_AT = 12
 
 def cases(count: int, seed: int = 1) -> list[tuple[int, int, int, int]]:
     """Changed byte (XOR), words of 4 bytes behind its own, VCRC before and after."""
-    random, found = np.random.default_rng(seed), []
+    random, rows = np.random.default_rng(seed), []
     for _ in range(count):
         lids = random.integers(1, 0xBFFF, 2)
         packet = IbPacket(
@@ -42,8 +42,8 @@ def cases(count: int, seed: int = 1) -> list[tuple[int, int, int, int]]:
         words = (len(before) - 2 - SAMPLE_AT) // 4 - 1  # without the VCRC and the word itself
         crcs = (int.from_bytes(frame[-2:], "little") for frame in (before, after))
         change = before[SAMPLE_AT] ^ after[SAMPLE_AT]
-        found.append((change, words, *crcs))
-    return found
+        rows.append((change, words, *crcs))
+    return rows
 
 
 def check(count: int) -> tuple[int, int]:
@@ -56,13 +56,13 @@ def check(count: int) -> tuple[int, int]:
         subprocess.run(
             ["iverilog", "-g2012", "-s", "vcrc_bench", "-o", binary, *sources], check=True
         )
-        told = subprocess.run(
+        output = subprocess.run(
             ["vvp", "-n", binary, f"+packets={file}"], capture_output=True, text=True
         ).stdout
-    found = re.search(r"result packets (\d+) wrong (\d+)", told)
-    if found is None:
-        raise SystemExit(f"the simulation ended early: {told}")
-    return int(found[1]), int(found[2])
+    match = re.search(r"result packets (\d+) wrong (\d+)", output)
+    if match is None:
+        raise SystemExit(f"the simulation ended early: {output}")
+    return int(match[1]), int(match[2])
 
 
 def main() -> int:

@@ -34,13 +34,13 @@ def masks(links: int, bits: int = HASH_BITS) -> np.ndarray:
     wire link 0 has the number 1.
     """
     numbers = np.arange(1, links + 1, dtype=np.uint32)
-    found = np.zeros((links, bits), np.uint32)
+    parameters = np.zeros((links, bits), np.uint32)
     for i in range(ID_BITS):
         ids = np.full(links, 1 << i, np.uint32)
         hashes = np.asarray(_core.link_hash("gf", ids, numbers, bits, ID_BITS), np.uint32)
         for k in range(bits):
-            found[:, k] |= ((hashes >> np.uint32(k)) & np.uint32(1)) << np.uint32(i)
-    return found
+            parameters[:, k] |= ((hashes >> np.uint32(k)) & np.uint32(1)) << np.uint32(i)
+    return parameters
 
 
 def main() -> int:

@@ -53,19 +53,19 @@ def yosys(script: str) -> str:
 
 def proved_by_sat(module: str) -> bool:
     """Whether output ``same`` of a module of spec.sv is 1 for all inputs."""
-    told = yosys(
+    output = yosys(
         f"hierarchy -top {module}; proc; flatten; opt -full; "
         "sat -verify -prove same 1 -timeout 240 " + module
     )
-    return "SAT proof finished - no model found: SUCCESS!" in told
+    return "SAT proof finished - no model found: SUCCESS!" in output
 
 
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
     """Product; x² = x."""
     product: set[int] = set()
-    for one in a:
+    for monomial in a:
         for other in b:
-            product ^= {one | other}
+            product ^= {monomial | other}
     if len(product) > MOST_TERMS:
         raise SystemExit("a polynomial has too many terms; remedy: prove this circuit by sat")
     return frozenset(product)
@@ -73,29 +73,31 @@ def times(a: Polynomial, b: Polynomial) -> Polynomial:
 
 def polynomials(netlist: dict[str, Any]) -> dict[str, list[Polynomial]]:
     """Polynomials of the outputs of a netlist of single-bit gates, as yosys writes it."""
-    known: dict[int | str, Polynomial] = {"0": frozenset(), "1": ONE}
+    polynomials: dict[int | str, Polynomial] = {"0": frozenset(), "1": ONE}
     variables = 0
     for port in netlist["ports"].values():
         if port["direction"] == "input":
             for bit in port["bits"]:
-                known[bit] = frozenset({1 << variables})
+                polynomials[bit] = frozenset({1 << variables})
                 variables += 1
     driver = {cell["connections"]["Y"][0]: cell for cell in netlist["cells"].values()}
 
     def of(bit: int | str) -> Polynomial:
         waiting = [bit]
         while waiting:
-            if waiting[-1] in known:
+            if waiting[-1] in polynomials:
                 waiting.pop()
                 continue
             cell = driver[waiting[-1]]
             pins = {name: b[0] for name, b in cell["connections"].items() if name != "Y"}
-            missing = [b for b in pins.values() if b not in known]
+            missing = [b for b in pins.values() if b not in polynomials]
             if missing:
                 waiting += missing
                 continue
-            known[waiting.pop()] = _gate(cell["type"], {n: known[b] for n, b in pins.items()})
-        return known[bit]
+            polynomials[waiting.pop()] = _gate(
+                cell["type"], {n: polynomials[b] for n, b in pins.items()}
+            )
+        return polynomials[bit]
 
     outputs = {n: p for n, p in netlist["ports"].items() if p["direction"] == "output"}
     return {name: [of(bit) for bit in port["bits"]] for name, port in outputs.items()}
@@ -122,9 +124,11 @@ def proved_by_polynomial(module: str) -> bool:
     """Whether all outputs of a module of spec.sv are the same function of its inputs."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "netlist.json"
-        told = yosys(f"hierarchy -top {module}; proc; flatten; opt; techmap; opt; write_json {out}")
+        output = yosys(
+            f"hierarchy -top {module}; proc; flatten; opt; techmap; opt; write_json {out}"
+        )
         if not out.exists():
-            raise SystemExit(told[-2000:])
+            raise SystemExit(output[-2000:])
         netlist = json.loads(out.read_text(encoding="utf-8"))["modules"][module]
     first, *others = polynomials(netlist).values()
     return any(first) and len(others) > 0 and all(other == first for other in others)

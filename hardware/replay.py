@@ -118,10 +118,10 @@ def visits_of(messages: int) -> pl.DataFrame:
         ordered.append(taken.select("packet", "link", "congested", hop=pl.lit(hop)))
         here = taken.select("packet", at="dst")
         hop += 1
-    found = pl.concat(ordered)
-    if found.height != visits.height:
+    visits_in_order = pl.concat(ordered)
+    if visits_in_order.height != visits.height:
         raise AssertionError("some visits are on no path")
-    return found
+    return visits_in_order
 
 
 def _splitmix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -226,12 +226,14 @@ def replay(name: str, visits: pl.DataFrame, messages: int, simulator: str) -> di
         file = Path(folder) / "visits"
         write_visits(run, visits, design, file)
         command = build(design, Path(folder), simulator)
-        told = subprocess.run([*command, f"+visits={file}"], capture_output=True, text=True).stdout
-    found = re.search(r"result packets (\d+) visits (\d+) wrong (\d+)", told)
-    if found is None:
-        raise SystemExit(f"the simulation of {name} ended early: {told}")
-    counts = dict(zip(("packets", "visits", "wrong"), map(int, found.groups()), strict=True))
-    return {"design": name, **counts, "first": told.splitlines()[:5] if counts["wrong"] else []}
+        output = subprocess.run(
+            [*command, f"+visits={file}"], capture_output=True, text=True
+        ).stdout
+    match = re.search(r"result packets (\d+) visits (\d+) wrong (\d+)", output)
+    if match is None:
+        raise SystemExit(f"the simulation of {name} ended early: {output}")
+    counts = dict(zip(("packets", "visits", "wrong"), map(int, match.groups()), strict=True))
+    return {"design": name, **counts, "first": output.splitlines()[:5] if counts["wrong"] else []}
 
 
 def main() -> int:

@@ -25,11 +25,11 @@ def main(arguments: list[str]) -> int:
         for name, path in benchmarks.items():
             print(f"  make bench BENCH={name:<20} {summary(path)}")
         return 0
-    name, *rest = arguments
+    name, *options = arguments
     if name not in benchmarks:
         print(f"no benchmark {name!r}; there are: {', '.join(benchmarks)}", file=sys.stderr)
         return 2
-    sys.argv = [str(benchmarks[name]), *rest]
+    sys.argv = [str(benchmarks[name]), *options]
     sys.path.insert(0, str(benchmarks[name].parent))
     runpy.run_path(str(benchmarks[name]), run_name="__main__")
     return 0

@@ -79,9 +79,9 @@ def map_paths(folders: Iterable[str]) -> None:
         *(f"--remap-path-prefix={folder}=dependencies" for folder in folders),
     ]
     encoded = os.environ.get("CARGO_ENCODED_RUSTFLAGS")
-    given = encoded.split("\x1f") if encoded else os.environ.get("RUSTFLAGS", "").split()
-    new = [flag for flag in flags if flag not in given]
-    os.environ["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join([*given, *new])
+    stated = encoded.split("\x1f") if encoded else os.environ.get("RUSTFLAGS", "").split()
+    new = [flag for flag in flags if flag not in stated]
+    os.environ["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join([*stated, *new])
 
 
 def _requirements(ask: Callable[[Settings], list[str]], settings: Settings) -> list[str]:

@@ -59,9 +59,9 @@ def faults(root: Path = ROOT) -> Iterator[str]:
 
 def main() -> int:
     """Print every fault."""
-    found = list(faults())
-    print(*found, sep="\n", end="\n" if found else "", file=sys.stderr)
-    return bool(found)
+    offences = list(faults())
+    print(*offences, sep="\n", end="\n" if offences else "", file=sys.stderr)
+    return bool(offences)
 
 
 if __name__ == "__main__":

@@ -29,35 +29,35 @@ def architecture(library: bytes) -> str:
 def build_places(data: bytes) -> list[str]:
     """Paths of the build machine, and package indexes, that a file names."""
     private = {str(Path.home()), str(Path(__file__).resolve().parents[1])}
-    found = {path for path in private if f"{path}/".encode() in data}
-    return sorted(found | {match.decode() for match in INDEX.findall(data)})
+    places = {path for path in private if f"{path}/".encode() in data}
+    return sorted(places | {match.decode() for match in INDEX.findall(data)})
 
 
 def faults(wheel: Path) -> list[str]:
     """The defects of the wheel, one line each."""
-    found = []
+    faults = []
     if f"abi3-manylinux_2_{GLIBC}_" not in wheel.name:
-        found.append(f"it is not tagged abi3 and manylinux_2_{GLIBC}")
+        faults.append(f"it is not tagged abi3 and manylinux_2_{GLIBC}")
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     wanted = ["tailback/_core.abi3.so", "tailback/_otf2/libotf2.so", "tailback/_otf2/COPYING"]
-    found += [f"{name} is missing" for name in wanted if name not in files]
+    faults += [f"{name} is missing" for name in wanted if name not in files]
     for name, data in files.items():
         # The OTF2 library is used as its authors built it, and contains their paths.
         if name != "tailback/_otf2/libotf2.so":
-            found += [f"{name} names {path}" for path in build_places(data)]
+            faults += [f"{name} names {path}" for path in build_places(data)]
         if not name.endswith(".so"):
             continue
         if not wheel.stem.endswith(architecture(data)):
-            found.append(f"{name} is for {architecture(data)}")
+            faults.append(f"{name} is for {architecture(data)}")
         newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", data)), default=0)
         if newest > GLIBC:
-            found.append(f"{name} needs glibc 2.{newest}")
+            faults.append(f"{name} needs glibc 2.{newest}")
     metadata = next(data.decode() for name, data in files.items() if name.endswith("/METADATA"))
     for target in re.findall(r"\]\(([^)]*)\)", metadata):
         if not target.startswith("https://"):
-            found.append(f"its description links to {target}, which an index cannot follow")
-    return found
+            faults.append(f"its description links to {target}, which an index cannot follow")
+    return faults
 
 
 def main(names: list[str]) -> int:

@@ -62,10 +62,10 @@ def photograph(browser: webdriver.Browser, top: float, tall: float, width: int) 
     """A part of the page as it is."""
     browser.settle()
     clip = {"x": 0, "y": top, "width": width, "height": tall, "scale": 1}
-    found = browser.command(
+    screenshot = browser.command(
         "Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True
     )
-    return Image.open(io.BytesIO(base64.b64decode(found["data"]))).convert("RGB")
+    return Image.open(io.BytesIO(base64.b64decode(screenshot["data"]))).convert("RGB")
 
 
 def shoot(

@@ -324,16 +324,16 @@ def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "assignment", vars(assignment(capacity, paths, size))
     yield "flows", vars(simulate_flows(capacity, paths, size, start))
     ids = random.integers(0, 1 << 24, 2000, dtype=np.uint32)
-    ways = random.integers(1, 40, (2000, 5), dtype=np.uint32)
+    paths = random.integers(1, 40, (2000, 5), dtype=np.uint32)
     levels = random.integers(0, 3, (2000, 5), dtype=np.uint8)
     hops = random.integers(1, 6, 2000, dtype=np.uint8)
     for scheme in SCHEMES:
         for name in HASHES if scheme == "coordinated" else HASHES[:1]:
-            found = _core.run_scheme(
+            header = _core.run_scheme(
                 scheme,
                 ids,
                 hops,
-                ways,
+                paths,
                 levels,
                 3,
                 bits=4,
@@ -342,8 +342,8 @@ def arrays() -> Iterator[tuple[str, dict[str, Any]]]:
                 hash=name,
                 field_bits=24,
             )
-            yield f"scheme {scheme} {name}", found
-    sent, numbers = ways[:, 0].copy(), np.arange(1, 40, dtype=np.uint32)
+            yield f"scheme {scheme} {name}", header
+    sent, numbers = paths[:, 0].copy(), np.arange(1, 40, dtype=np.uint32)
     hashed = _core.link_hash("gf", ids, sent, 4, 24)
     weights = np.ones(len(ids), np.uint8)
     for how in ("direct", "transform"):

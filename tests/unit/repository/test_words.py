@@ -15,7 +15,7 @@ from tests.factories.repository import nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 GLOSSARY = ROOT / "docs" / "glossary.md"
-FOLDERS = ("python/tailback", "bench", "studies", "measuring")
+FOLDERS = ("python/tailback", "tests", "bench", "studies", "measuring", "scripts", "hardware")
 """Folders in which no filler word names a variable."""
 
 REPLACED = re.compile(
