@@ -122,7 +122,7 @@ def bench_public(root: Path = ROOT) -> Iterator[str]:
             if (
                 module.split(".")[0] == "tailback"
                 and not public(module, name)
-                and not any(f"{inner}.".startswith(f"{module}.") for module in MEASURED_ALONE)
+                and not any(f"{inner}.".startswith(f"{measured}.") for measured in MEASURED_ALONE)
             ):
                 yield f"{path.relative_to(root)}:{line}: {module} {name} is not public"
 

@@ -76,7 +76,6 @@ def as_measured(diagnosis: Diagnosis, links: list[tuple[int, str]]) -> Diagnosis
     explanation = Explanation(
         elapsed_ps=elapsed_ps,
         parts={name: round(ms * MS) for name, ms in EXPLAINED.items()},
-        chances={"placement": 0.9, "healthy": 0.1},
         costs=[
             Cost(
                 cause="placement",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tailback.diagnosis.confidence import NO_CONTENTION_CAUSES, in_network
 from tailback.diagnosis.model import Cause, Finding
+from tailback.errors import option
 from tailback.units import percent
 
 SENTENCES: dict[Cause, str] = {
@@ -112,6 +113,12 @@ MEASURE_IT = (
 )
 """The same for an undetermined cause if there is a message log already."""
 
+TRY_CHANGES = (
+    "Try the changes below that gain most: each is simulated. More repetitions ({}) tell causes "
+    "apart whose costs vary from run to run."
+)
+"""The same if re-simulation leaves several causes open; with the option of the repetitions."""
+
 FROM_MESSAGE_TIMES = (
     "No congestion tree shows this; it follows from the times at which messages were sent and "
     "received."
@@ -166,6 +173,8 @@ def ensure_cause_finding(
     if cost is not None and cause not in NO_CONTENTION_CAUSES:
         # Re-simulation overrides TB004, which is based on congested packets only.
         kept = [finding for finding in findings if finding.cause != "not-network"]
+    if cost is not None and cause == "undetermined":
+        return [_open_causes(why), *kept]
     if cause == "capacity":
         # The rule that finds our own traffic inside the network does not know other placements.
         capacity = {"cause": cause, "title": TITLES[cause], "advice": ADVICE[cause]}
@@ -186,6 +195,20 @@ def ensure_cause_finding(
         advice=MEASURE_IT if cause == "undetermined" and logged else ADVICE[cause],
     )
     return [cause_finding, *kept]
+
+
+def _open_causes(why: str) -> Finding:
+    """The finding of a re-simulated run of which no cause is sure."""
+    return Finding(
+        code=CODE,
+        cause="undetermined",
+        title="Several causes fit the costs about equally well",
+        explanation=why,
+        share=0.0,
+        phases=[],
+        links=[],
+        advice=TRY_CHANGES.format(option("seeds", 10)),
+    )
 
 
 def _why(cause: Cause, cost: Mapping[Cause, float] | None) -> str:

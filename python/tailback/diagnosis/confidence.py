@@ -40,6 +40,9 @@ then slow, and computation only masks it. Smaller costs are within run-to-run va
 WORTH_OF_COMMUNICATION = 0.20
 """Smallest share of the communication time at which contention is more than a few short queues."""
 
+SURE = 0.8
+"""Smallest probability of a verdict: an administrator who follows five wastes the time of one."""
+
 LINE_BOUND = 0.5
 """Injection limits the run from this share of the total time that the busiest adapter needs at line
 rate: no change of placement, routing or neighbours can save the larger part of it."""

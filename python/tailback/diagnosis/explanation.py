@@ -151,8 +151,6 @@ class Explanation(FrozenModel):
             added: set-up and end, computation, adapters …, and ``not explained``, which is negative
             if the expected time exceeds the measured one. They add up to ``elapsed_ps``.
         costs: Cost of each cause, largest first; costs of interacting causes overlap.
-        chances: Probability that each cause is the main one, of ``healthy``, and of
-            ``unexplained``: a cause that is none of these.
         not_explained_ps: Measured time minus the expected time with all detected causes.
         model_error_ps: Error of the model due to unknown properties of the machine.
         missing: Further evidence that would resolve open questions, and the command to collect it.
@@ -167,7 +165,6 @@ class Explanation(FrozenModel):
     elapsed_ps: int
     parts: dict[str, int]
     costs: list[Cost]
-    chances: dict[str, float]
     not_explained_ps: int
     model_error_ps: int
     missing: list[str]

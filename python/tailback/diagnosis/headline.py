@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tailback.diagnosis.cause_wording import NAMES, SENTENCES
+from tailback.diagnosis.cause_wording import NAMES, SENTENCES, VERDICTS
 from tailback.diagnosis.confidence import LINE_BOUND, MIN_WORTH, in_network
 from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
@@ -21,8 +21,6 @@ NOT_RULED_OUT = (
     "The simulation finds hardly any contention, but {}. This does not rule out the network, "
     "and the trace cannot show what took the time."
 )
-
-SEVERAL_FIT = "Samples and message log fit several causes about equally well."
 
 OTHERS_OR_SLOW = (
     "Links on your paths are congested, but not by your own traffic: other jobs send over them, or "
@@ -135,6 +133,26 @@ def headline(
     return f"{lead}: {percent(share)} of the congested packets wait because of this."
 
 
+LISTED = 0.05
+"""Smallest probability of a candidate to be listed, beside the most probable one."""
+
+
+def open_causes(chances: Mapping[Cause, float], facts: HeadlineFacts) -> str:
+    """The sentence of a run of which no cause is sure: candidates, probabilities and gains."""
+    likely = sorted(chances, key=lambda cause: (-chances[cause], cause))
+    listed = [cause for cause in likely if chances[cause] >= LISTED] or likely[:1]
+    candidates = []
+    for cause in listed:
+        saved = percent(facts.gains.get(cause, 0.0))
+        gain = f", saves {saved}" if saved != percent(0.0) else ""
+        candidates.append(f"{VERDICTS[cause].lower()} ({percent(chances[cause])}{gain})")
+    total = f"{format_time(facts.elapsed_ps)} {facts.times}"
+    unlisted = {cause: gain for cause, gain in facts.gains.items() if cause not in listed}
+    return f"No cause of the time is sure ({total}): {', '.join(candidates)}." + _best_change(
+        unlisted
+    )
+
+
 def _headline_without_contention(
     cause: Cause, findings: list[Finding], cost: dict[Cause, float], facts: HeadlineFacts
 ) -> str:
@@ -153,7 +171,7 @@ def _headline_without_contention(
             return f"{lead}: see TB005 for how many more are needed."
         if facts.captured and any(finding.cause == "other-traffic" for finding in findings):
             return OTHERS_OR_SLOW
-        return f"{lead}." if not findings else SEVERAL_FIT
+        return f"{lead}."
     if facts.simulated_again:
         part = percent(sum(in_network(cost).values()), 1)
         text = f"contention accounts for only {part} of {total}"

@@ -439,6 +439,9 @@ class Diagnosis(FrozenModel):
         confidence: Probability that ``cause`` is the main cause, 0–1, given how the costs vary over
             the variations of the model; for a measured run, the share of the runs consistent with
             the evidence in which it is.
+        chances: Probability that each cause is the main one, of ``healthy``, and of
+            ``unexplained``: a cause that is none of these. If no cause has
+            :data:`tailback.diagnosis.confidence.SURE`, the verdict is undetermined.
         basis: The evidence that ``cause`` is based on.
         agreement: In how many variations of the model the verdict holds; None if the verdict is
             undetermined or explains a measured run.
@@ -465,6 +468,7 @@ class Diagnosis(FrozenModel):
     warnings: list[str]
     assumptions: list[str] = Field(default_factory=list)
     confidence: float = 0.0
+    chances: dict[str, float] = Field(default_factory=dict)
     basis: Basis = "samples"
     agreement: Agreement | None = None
     shares: list[CauseShare] = Field(default_factory=list)

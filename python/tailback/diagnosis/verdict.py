@@ -12,6 +12,7 @@ from tailback.diagnosis.adapter_load import receivers_are_full
 from tailback.diagnosis.cause_wording import ensure_cause_finding
 from tailback.diagnosis.confidence import (
     NO_CONTENTION_CAUSES,
+    SURE,
     TIME_ERROR,
     WORTH_FIXING,
     TimeUse,
@@ -35,6 +36,7 @@ from tailback.diagnosis.headline import (
     headline,
     link_rate,
     model_takes_longer,
+    open_causes,
     samples_sentence,
     slow_cables_explain,
     unexplained_time,
@@ -89,8 +91,8 @@ TOP_LINKS = 20
 
 
 UNTRIED = 0.5
-"""Most probable that the network lacks capacity where no other placement was tried: it may be the
-placement as well."""
+"""Probability that the network lacks capacity, and the placement is not at fault, if one of them
+is and no other placement was tried."""
 
 MODEL_MISMATCH = 2 * TIME_ERROR
 """Excess of simulated over observed time, as a share, from which a model mismatch is reported."""
@@ -133,7 +135,7 @@ def diagnose_cause(
     evidence = analyse(run)
     findings = _findings(evidence)
     sampled = sampled_verdict(evidence)
-    verdict = _Verdict(sampled.cause, {}, "samples", sampled.confidence)
+    verdict = _Verdict(sampled.cause, {}, "samples", sampled.probability)
     bars, shares, slow = list[WaterfallBar](), list[CauseShare](), None
     late = [] if program is None else slow_ranks(run, program)
     if evaluate is not None:
@@ -158,20 +160,27 @@ def diagnose_cause(
     against = recording_contradiction(run) if clears else ""
     if not against and cause == "pattern" and not receivers_are_full(run):
         against = unordered(run)
-    if against:
+    is_open = not against and verdict.confidence < SURE
+    if against or is_open:
         cause = "undetermined"
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, shares, slow, placements or {}, late)
     caveat = against if verdict.cause == "pattern" else NOT_RULED_OUT.format(against)
     text = caveat if against else headline(cause, findings, cost, facts)
+    if is_open and (bars or not _samples_lack(findings, evidence)):
+        text = open_causes(verdict.chances, facts)
     if why := run.summary.get("without_samples"):
         text = WITHOUT_SAMPLES.format(why)
     return Diagnosis(
         cause=cause,
         headline=text,
         findings=ensure_cause_finding(
-            cause, findings, cost if bars else None, logged=evidence.losses is not None
+            cause,
+            findings,
+            cost if bars else None,
+            text if cause == "undetermined" else "",
+            logged=evidence.losses is not None,
         ),
         waterfall=bars,
         remedy=None,
@@ -183,6 +192,7 @@ def diagnose_cause(
         warnings=[*recorded_warnings(run), *run.notes, *warnings],
         assumptions=run.assumptions,
         confidence=0.0 if cause == "undetermined" else verdict.confidence,
+        chances={str(name): chance for name, chance in verdict.chances.items()},
         basis=verdict.basis,
         agreement=None if cause == "undetermined" else verdict.agreement,
         shares=shares,
@@ -195,6 +205,13 @@ def diagnose_cause(
     )
 
 
+def _samples_lack(findings: Sequence[Finding], evidence: RunAnalysis) -> bool:
+    """Whether samples are too few, or those of a capture do not tell causes apart."""
+    if any(finding.code == "TB005" for finding in findings) or not evidence.received:
+        return True
+    return evidence.captured and any(finding.cause == "other-traffic" for finding in findings)
+
+
 @dataclass(frozen=True)
 class _Verdict:
     """A verdict.
@@ -203,7 +220,7 @@ class _Verdict:
         cause: The main cause.
         cost: Share of the time that each cause costs; empty without re-simulation.
         basis: What it is based on.
-        confidence: Probability that it is right, 0–1.
+        chances: Probability that each cause is the main one, 0–1.
         agreement: In how many variations of the model it is the main cause; None without one.
         warnings: What contradicts it, or is open.
     """
@@ -211,9 +228,14 @@ class _Verdict:
     cause: Cause
     cost: dict[Cause, float]
     basis: Basis
-    confidence: float
+    chances: Mapping[Cause, float]
     agreement: Agreement | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def confidence(self) -> float:
+        """Probability that it is right; 0 if undetermined."""
+        return self.chances.get(self.cause, 0.0)
 
 
 def _require_diagnosable(run: Run, seeds: int) -> None:
@@ -267,9 +289,9 @@ def _by_time(
         basis = "hypothesis"
         identified = hidden.slow if cause == "slow-link" else 1.0 - hidden.slow
         counted = counted.model_copy(update={"identified": identified})
-    confidence = chances(varied, hidden, use).get(cause, 0.0)
-    if cause == "capacity" and not others_tried:
-        confidence = min(confidence, UNTRIED)
+    probability = chances(varied, hidden, use)
+    if not others_tried:
+        probability = _with_untried_placements(probability)
     warnings = _contradictions(
         cause, cost, bars, findings, sampled.cause, with_log=evidence.losses is not None
     )
@@ -277,7 +299,15 @@ def _by_time(
         warnings += _slow_cable_warnings(slow, evidence)
     elif unexplained_share(bars) >= WORTH_FIXING:
         warnings.append(unexplained_time(unexplained_share(bars)))
-    return _Verdict(cause, cost, basis, confidence, counted, tuple(warnings))
+    return _Verdict(cause, cost, basis, probability, counted, tuple(warnings))
+
+
+def _with_untried_placements(chances: Mapping[Cause, float]) -> dict[Cause, float]:
+    """The probabilities where no other placement was tried: capacity may be placement as well."""
+    lacking = chances.get("capacity", 0.0)
+    shared = lacking * UNTRIED
+    placement = chances.get("placement", 0.0) + lacking - shared
+    return {**chances, "capacity": shared, "placement": placement} if lacking else dict(chances)
 
 
 def _contradictions(

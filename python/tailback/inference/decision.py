@@ -4,7 +4,8 @@ Each member of the ensemble draws one hypothesis by its probability
 (:mod:`tailback.inference.hypotheses`), and perturbs the simulated costs by their errors. Time that
 the hypothesis lacks is either model error, which scales all costs alike, or the cost of a fault
 that was not found. The verdict is the most frequent main cause, and its confidence is that cause's
-share of the members, if it is at least :data:`SURE`. Otherwise the candidates are listed.
+share of the members, if it is at least
+:data:`tailback.diagnosis.confidence.SURE`. Otherwise the candidates are listed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailback.arrays import Floats
-from tailback.diagnosis.confidence import MODELLED
+from tailback.diagnosis.confidence import MODELLED, SURE
 from tailback.diagnosis.explanation import Cost
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.error_model import LOSSY_TIME_ERROR, LOSSY_TIME_RATIO, ErrorModel
@@ -57,9 +58,6 @@ COMPUTATION = ("imbalance", "noise")
 """Causes whose waits may conceal a fault of communication on other ranks: repaired alone, neither
 saves what ranks wait for the slower of the two. Which is slower is unknown if the fault was not
 found, so it has any part of that time, with equal probability."""
-
-SURE = 0.8
-"""Smallest probability of a verdict: an administrator who follows five wastes the time of one."""
 
 UNEXPLAINED = "unexplained"
 HEALTHY = "healthy"

@@ -143,7 +143,6 @@ def explain(
     decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
-        chances=dict(decision.chances),
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
         costs=costs,
         not_explained_ps=not_explained_ps,
@@ -179,6 +178,7 @@ def explain(
             "cause": cause,
             "headline": headline,
             "confidence": sure,
+            "chances": dict(decision.chances),
             "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
             "explanation": explanation,
             "not_explained_ps": not_explained_ps,

@@ -227,7 +227,6 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
     fields = {
         "elapsed_ps": 10,
         "costs": [],
-        "chances": {},
         "not_explained_ps": 0,
         "model_error_ps": 0,
         "missing": [],

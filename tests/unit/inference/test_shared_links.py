@@ -50,7 +50,6 @@ def test_the_screen_names_jobs_and_shares() -> None:
     explanation = Explanation(
         elapsed_ps=10,
         parts={"computation": 10},
-        chances={},
         costs=[],
         not_explained_ps=0,
         model_error_ps=0,

@@ -94,7 +94,7 @@ def diagnosed(
     file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in scenario.items()))
     out = folder / "out"
     command = ["diagnose", str(file), "--out", str(out), "--seeds", "1", "--quiet", *options]
-    assert tailback(command) == 0
+    assert tailback(command) in (0, 3)
     return json.loads((out / "diagnosis.json").read_text()), capsys.readouterr().out
 
 
@@ -185,7 +185,7 @@ def test_phases_that_ranks_drift_into_are_kept_apart(
     place = scenario["job"][0].get("placement", "block")
     diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
     tried = candidates(diagnosis)
-    assert diagnosis["cause"] == "pattern" and diagnosis["remedy"]["name"] == name
+    assert diagnosis["chances"]["pattern"] > 0.5 and diagnosis["remedy"]["name"] == name
     assert diagnosis["remedy"]["gain"] > 0.1 and says in diagnosis["remedy"]["action"]
     assert tried[name]["estimate_ps"] > 0
     # Its name, its time by both models and its gain are in the report as well.
@@ -204,7 +204,8 @@ def test_adaptive_and_vc_routing_are_proved(
     }
     diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     tried = candidates(diagnosis)
-    assert diagnosis["cause"] == "routing" and diagnosis["remedy"]["name"] == "adaptive-routing"
+    assert diagnosis["chances"]["routing"] > 0.5
+    assert diagnosis["remedy"]["name"] == "adaptive-routing"
     assert diagnosis["remedy"]["gain"] > 0.2
     assert tried["adaptive-routing"]["elapsed_ps"] < tried["vc-routing"]["elapsed_ps"]
     assert tried["vc-routing"]["elapsed_ps"] < tried["block"]["elapsed_ps"]
@@ -230,7 +231,8 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     assert bar["delta_ps"] == 0 and "already" in bar["meaning"]
     share = next(share for share in diagnosis["shares"] if share["cause"] == "routing")
     assert share["charged"] == 0 and share["removed"] > 0.1
-    assert diagnosis["cause"] == "capacity" and "Another routing saves" in diagnosis["headline"]
+    assert diagnosis["chances"]["capacity"] == pytest.approx(diagnosis["chances"]["placement"])
+    assert "Another routing saves" in diagnosis["headline"]
     tried = candidates(diagnosis)
     assert diagnosis["remedy"]["name"] in ("valiant-routes", "ugal-routes")
     assert tried[diagnosis["remedy"]["name"]]["elapsed_ps"] < 0.9 * diagnosis["remedy"]["before_ps"]

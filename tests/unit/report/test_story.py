@@ -58,7 +58,6 @@ def test_every_possibly_slow_cable_is_listed() -> None:
     explained = Explanation(
         elapsed_ps=10,
         parts={"computation": 10},
-        chances={},
         costs=[cost],
         not_explained_ps=0,
         model_error_ps=0,
