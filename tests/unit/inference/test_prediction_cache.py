@@ -12,8 +12,8 @@ import pytest
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.machine_models import (
     Conditions,
-    KnownPredictions,
     MachineModel,
+    PredictionCache,
     with_routing,
     with_small_buffers,
 )
@@ -35,7 +35,7 @@ def with_engine(prepared: PreparedScenario, **settings: Any) -> PreparedScenario
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
-def asked(known: KnownPredictions[str], *times: tuple[Conditions, str, bool]) -> list[str]:
+def asked(known: PredictionCache, *times: tuple[Conditions, str, bool]) -> list[str]:
     """Answers to questions, each with what would be simulated, and whether adapters share."""
 
     def simulated(answer: str, shared: bool) -> Callable[[], tuple[str, bool]]:
@@ -47,7 +47,7 @@ def asked(known: KnownPredictions[str], *times: tuple[Conditions, str, bool]) ->
 def test_a_prediction_is_simulated_once(prepared: PreparedScenario) -> None:
     one = Conditions.of(prepared).with_change(SlowLink(3, 10.0))
     other = Conditions.of(prepared).with_change(SlowLink(3, 10.5))
-    known = KnownPredictions[str]()
+    known = PredictionCache()
     found = asked(known, (one, "first", True), (one, "again", True), (other, "other", True))
     assert found == ["first", "first", "other"]
 
@@ -66,7 +66,7 @@ def test_adapters_without_choice_predict_the_same(
     one, other = (
         Conditions.of(with_engine(prepared, injection=name)) for name in ("fifo", injection)
     )
-    known = KnownPredictions[str]()
+    known = PredictionCache()
     assert asked(known, (one, "fifo", shared), (other, injection, False)) == ["fifo", found]
     # Each keeps its own answer.
     assert asked(known, (one, "again", True), (other, "again", True)) == ["fifo", found]
