@@ -28,24 +28,24 @@ def remedy_for(
     if cause == "healthy":
         return None
     if cause in NOT_OF_THE_NETWORK:
-        action = ADVICE[cause]
+        actions: tuple[str, ...] = (ADVICE[cause],)
     elif cause == "slow-link" and found.candidates:
         open_place = found.place_open
-        action = (wording.find_paths if open_place else wording.check_each_of)(found.candidates)
+        actions = ((wording.find_paths if open_place else wording.check_each_of)(found.candidates),)
     elif cause == "undetermined":
         # What helps a model that does not describe the run need not help the run.
-        action = _find_cause(diagnosis, found)
+        actions = _find_cause(diagnosis, found)
     elif unknown and not (remedy is not None and remedy.name):
-        action = wording.find_first(cause, found.missing)
+        actions = wording.find_first(cause, found.missing)
     else:
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
-        return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
+        return remedy.model_copy(update={"actions": (*actions, *remedy.actions), "avoid": []})
     if remedy is not None and cause != "undetermined":
         # A placement that avoids one candidate cable has been verified for that cable only.
         return remedy.model_copy(
             update={
-                "action": action,
+                "actions": actions,
                 "avoid": [],
                 "name": "",
                 "parts": (),
@@ -58,7 +58,7 @@ def remedy_for(
         )
     elapsed = diagnosis.modelled_ps
     return Remedy(
-        action=action,
+        actions=actions,
         placement="",
         before_ps=elapsed,
         after_ps=elapsed,
@@ -69,17 +69,17 @@ def remedy_for(
     )
 
 
-def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> str:
-    """The action that shows the cause of a run whose cause is undetermined."""
+def _find_cause(diagnosis: Diagnosis, found: EvidenceSummary) -> tuple[str, ...]:
+    """The actions that show the cause of a run whose cause is undetermined."""
     if found.ranks_missing:
-        return wording.RECORD_ALL
+        return (wording.RECORD_ALL,)
     if found.impossible or (diagnosis.not_explained_ps or 0) < 0:
-        return wording.make_model_fit()
+        return (wording.make_model_fit(),)
     if found.change is not None and found.change.is_fault:
-        return wording.look_around(found.change)
+        return (wording.look_around(found.change),)
     hosts = diagnosis.measured.hosts if diagnosis.measured is not None else None
     if hosts is not None and hosts.hosts == 1:
-        return wording.LOOK_AT_THE_HOST
+        return (wording.LOOK_AT_THE_HOST,)
     # The headline names the same links.
     slow = () if found.slow_anywhere else found.candidates
     return wording.find_first("undetermined", found.missing, slow)
@@ -111,4 +111,4 @@ def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Re
     if abs(share - remedy.gain) < MIN_DIFFERENCE:
         return remedy
     said = wording.gain_of_measured(share, elapsed_ps)
-    return remedy.model_copy(update={"action": f"{remedy.action} {said}"})
+    return remedy.model_copy(update={"actions": (*remedy.actions, said)})
