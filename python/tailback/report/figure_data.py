@@ -260,7 +260,7 @@ class FigureData:
     @cached_property
     def bundle(self) -> Ints:
         """Bundle of each link: links among which routing spreads the same traffic, shape (L,)."""
-        return np.asarray(LinkTopology.of(self.run.tables).bundle, np.int64)
+        return np.asarray(LinkTopology.of(self.run).bundle, np.int64)
 
     @cached_property
     def kind(self) -> Ints:

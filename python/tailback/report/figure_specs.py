@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnosis.link_directions import AXES
 from tailback.diagnosis.model import Diagnosis, Status, Times, WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name
 from tailback.evidence.split import PART_NAMES
 from tailback.fabric.topologies import parse
 from tailback.fabric.topologies.dragonfly import Grouped
+from tailback.fabric.topologies.torus import AXES, grid_dims
 from tailback.names.display import shorten
 from tailback.report.difference import (
     MAX_DEVIATION,
@@ -32,7 +32,7 @@ from tailback.report.difference import (
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.figures.change_rank_matrix import distances
 from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sentence, shown_coverage
-from tailback.report.figures.torus_rings import dims_of, ring_of
+from tailback.report.figures.torus_rings import ring_of
 from tailback.report.layout import tier_direction_name
 from tailback.report.packing import Packer
 from tailback.report.scales import CAUSE_COLOURS, INK, KIND_COLOURS, MUTED
@@ -516,8 +516,8 @@ def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
 
     ``cell`` and ``link`` are pairs: a cell shows the worst of its links.
     """
-    dims = dims_of(evidence)
-    if dims is not None:
+    dims = grid_dims(evidence.run.scenario.fabric.topology)
+    if dims:
         return {
             "kind": "torus",
             "grids": [*_rings(packer, evidence, dims), *_slices(packer, evidence, dims)],

@@ -76,7 +76,7 @@ def test_message_sums_are_the_runs(both: tuple[Run, Run]) -> None:
     assert stall[1] == pytest.approx(stall[0], rel=0.1)
     loads = [adapter_load(one).sent_bytes.max() for one in both]
     assert loads[1] == pytest.approx(loads[0], rel=0.03)
-    lost = [message_delays(one, LinkTopology.of(one.tables)) for one in both]
+    lost = [message_delays(one, LinkTopology.of(one)) for one in both]
     assert lost[0] is not None
     assert lost[1] is not None
     assert lost[1].total == pytest.approx(lost[0].total, rel=0.15)

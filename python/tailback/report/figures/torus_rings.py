@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.link_directions import AXES
-from tailback.fabric.topologies import parse
-from tailback.fabric.topologies.torus import Grid
+from tailback.fabric.topologies.torus import AXES, grid_dims, grid_steps
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.scales import MUTED, NO_DATA, colormap, norm
@@ -29,8 +27,8 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
     from matplotlib.ticker import MaxNLocator
 
     evidence = options.evidence(case)
-    dims = dims_of(evidence)
-    if dims is None:
+    dims = grid_dims(evidence.run.scenario.fabric.topology)
+    if not dims:
         return None
     value = evidence.load(options.phase).fraction
     slices = min(prod(dims[2:]), SLICES) if len(dims) > 1 else 0
@@ -75,13 +73,6 @@ def torus_rings(case: FigureCase, options: Options) -> Figure | None:
     return drawn
 
 
-def dims_of(evidence: FigureData) -> list[int] | None:
-    """Extents of a torus or mesh, None for other fabrics."""
-    section = evidence.run.scenario.fabric.topology
-    topology = None if section is None else parse(section)
-    return list(topology.dims) if isinstance(topology, Grid) else None
-
-
 def rings(
     evidence: FigureData, value: NDArray[np.float64], dims: list[int], dimension: int, step: int
 ) -> NDArray[np.float64]:
@@ -101,22 +92,17 @@ def ring_of(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Links one step along a dimension, the ring of each, and its position along it.
 
-    Where a ring has two switches, their one cable is +1 from the first and -1 from the second. A
-    ring's number is that of its switch at position 0 among those.
+    A ring's number is that of its switch at position 0 among those.
     """
     n_nodes = evidence.run.tables["nodes"].height
     src = evidence.links["src"].to_numpy().astype(np.int64) - n_nodes
     dst = evidence.links["dst"].to_numpy().astype(np.int64) - n_nodes
     size, stride = dims[dimension], prod(dims[:dimension])
-    between = np.flatnonzero((src >= 0) & (dst >= 0))
-    a, b = src[between], dst[between]
-    at, to = a // stride % size, b // stride % size
-    same = a - at * stride == b - to * stride
-    onward = to - at == step if size == 2 else (to - at - step) % size == 0
-    hit = same & onward
-    position = at[hit]
-    first = a[hit] - position * stride
-    return between[hit], first % stride + first // (stride * size) * stride, position
+    dimensions, steps = grid_steps(dims, src, dst)
+    link = np.flatnonzero((dimensions == dimension) & (steps == step))
+    position = src[link] // stride % size
+    first = src[link] - position * stride
+    return link, first % stride + first // (stride * size) * stride, position
 
 
 def _worst_slices(
