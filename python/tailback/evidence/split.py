@@ -41,6 +41,9 @@ PARTS = (
 )
 """Parts of the measured time, in display order."""
 
+COMPLETIONS = ("nxn_completion", "barrier_completion")
+"""Waits at the end of a call."""
+
 PART_NAMES = {
     "computation": "computation",
     "imbalance": "imbalance of computation",

@@ -115,11 +115,7 @@ def _program(
     if lines and roots:
         # One line may congest several groups of links.
         calls = dict.fromkeys(
-            Item(
-                line.line if line.phase in line.line else f"{line.phase}: {line.line}",
-                f"#waiting?{urlencode({'phase': line.phase})}",
-            )
-            for line in lines
+            Item(line.line, f"#waiting?{urlencode({'phase': line.phase})}") for line in lines
         )
         return Step("Phase and call", list(calls)[:SHOWN])
     phases = [
