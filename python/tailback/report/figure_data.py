@@ -26,6 +26,7 @@ from tailback.report.rank_timeline import RankTimeline
 from tailback.report.time_at_link import samples_by_time_at_link
 from tailback.run.run import Run
 from tailback.telemetry.estimate import (
+    SUMS,
     congested_excess,
     contrast_excess,
     fraction_interval,
@@ -38,16 +39,6 @@ from tailback.telemetry.shrinkage import Shrunk, beyond_one, shrink
 
 MIN_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
-
-SUMS = (
-    "hop_samples",
-    "hop_weight",
-    "hop_variance",
-    "hop_bytes",
-    "congested_samples",
-    "congested_weight",
-    "congested_variance",
-)
 
 
 @dataclass(frozen=True, eq=False)

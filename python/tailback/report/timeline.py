@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.figure_data import SUMS, FigureData, LinkLoad, load_of
+from tailback.report.figure_data import FigureData, LinkLoad, load_of
 from tailback.report.time_at_link import places_of
+from tailback.telemetry.estimate import SUMS
 from tailback.telemetry.shrinkage import MIN_SAMPLES, shrink
 
 FRAMES = 200

@@ -12,40 +12,9 @@ from numpy.typing import NDArray
 from tailback.report import FigureData
 from tailback.report.timeline import Timeline
 from tailback.run.run import Run
-from tailback.scenario.model import parse
-from tailback.simulation import simulate
 from tailback.simulation.decode import decode_samples
-
-SUMS = (
-    "hop_samples",
-    "hop_weight",
-    "hop_variance",
-    "hop_bytes",
-    "congested_samples",
-    "congested_weight",
-    "congested_variance",
-)
-
-
-def stencil(scheme: str) -> Run:
-    """A stencil in four phases, row by row on the hosts: leaf up-links are congested."""
-    pattern = {
-        "kind": "stencil2d",
-        "dims": [8, 16],
-        "size": "2 MiB",
-        "order": ["+x", "+y", "-x", "-y"],
-    }
-    return simulate(
-        parse(
-            {
-                "name": "stencil",
-                "seed": 1,
-                "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
-                "job": [{"placement": "block", "pattern": pattern}],
-                "telemetry": {"scheme": scheme},
-            }
-        )
-    )
+from tailback.telemetry.estimate import SUMS
+from tests.factories.probed_runs import stencil
 
 
 @pytest.fixture(scope="module")
