@@ -385,20 +385,6 @@ class FigureData:
         duration = float(used["length_ps"].sum()) if used.height else float(self.run.elapsed_ps)
         return load_of(columns, duration, self.bundle, self.kind, shared=self.shared)
 
-    def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
-        """Loads of the links together in each window, by the time at the link, shape (W,)."""
-        chosen = self.samples_by_link_time.filter(
-            pl.col("link").is_in(np.flatnonzero(links).tolist())
-        )
-        total = chosen.group_by("window").agg(pl.col(name).sum() for name in SUMS)
-        index = np.searchsorted(self.windows["window"].to_numpy(), total["window"].to_numpy())
-        columns = []
-        for name in SUMS:
-            dense = np.zeros(self.windows.height)
-            dense[index] = total[name].to_numpy()
-            columns.append(dense)
-        return load_of(columns, float(self.windows["length_ps"].sum()), shared=self.shared)
-
     @cached_property
     def truth(self) -> LinkTruth | None:
         """The actual traffic of the links; None for a measured run."""

@@ -72,7 +72,8 @@ def test_nothing_is_lost_or_added(run: Run) -> None:
 def test_tier_fractions_in_time_stay_below_one(run: Run) -> None:
     """Packets are counted when they reach the queue, as those that meet congestion there are."""
     evidence = FigureData(run)
-    load = evidence.load_by_window((evidence.tier == 1) & (evidence.direction == "up"))
+    chosen = (evidence.tier == 1) & (evidence.direction == "up")
+    load = Timeline(evidence, evidence.windows.height).sums(chosen)
     busy = load.samples >= 100
     assert busy.sum() > 20
     assert np.isfinite(load.fraction[busy]).all()

@@ -13,10 +13,8 @@ from tailback.cli import run as tailback
 from tailback.diagnosis.link_directions import GLOBAL, LOCAL
 from tailback.diagnosis.topology import LinkTopology
 from tailback.report.figure_data import FigureData
-from tailback.report.figure_specs import grids
-from tailback.report.figures.fabric_raster import blocks
-from tailback.report.layout import tier_direction_name
-from tailback.report.packing import Packer
+from tailback.report.grids import rings, slices
+from tailback.report.layout import blocks, tier_direction_name
 
 TREE = re.compile(r"\b(lea(f|ves)|spines?|(up|down)-?links?|aggregation)\b", re.IGNORECASE)
 
@@ -118,8 +116,6 @@ def _names(evidence: FigureData) -> list[str]:
 def test_a_torus_has_its_own_words(tmp_path: Path) -> None:
     evidence = FigureData(simulate(load_scenario(written(tmp_path, TORUS))))
     assert [band[0].band for band in blocks(evidence)] == ["switch", "hosts → switch"]
-    found = grids(Packer(), evidence)
-    assert found is not None
-    names = [grid["name"] for grid in found["grids"]]
+    names = [grid.name for grid in (*rings(evidence), *slices(evidence))]
     assert [name.split(":")[0] for name in names[:6]] == ["X+", "X-", "Y+", "Y-", "Z+", "Z-"]
     assert names[6].startswith("slice Z=")

@@ -11,7 +11,7 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import LinkTopology
 from tailback.report.attribution import attribute
 from tailback.report.figure_data import FigureData
-from tailback.report.figures.rank_matrix import binned
+from tailback.report.rank_pairs import binned
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
