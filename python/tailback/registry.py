@@ -1,7 +1,7 @@
 """Registries: each kind of part by name; a part is one file with one registration line.
 
 A function or class is registered by decorator in its file, and :func:`import_parts` finds the file.
-A module that is a part, like the reader of a format, is registered by the package that imports it.
+A module or object that is one, like the reader of a format, is registered where it is imported.
 """
 
 from __future__ import annotations
