@@ -23,17 +23,17 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _cases import make_cases
 from blind_case import VERSION, write_case
+from blind_reality import CAUSES
 from diagnosis import calibration
 
 from tailback.units import percent
@@ -44,18 +44,7 @@ CASES = 150
 SEED = 21
 TIMEOUT_S = 900
 
-ALARMS = frozenset(
-    {
-        "imbalance",
-        "noise",
-        "late_partner",
-        "pattern",
-        "placement",
-        "routing",
-        "slow_link",
-        "other_traffic",
-    }
-)
+ALARMS = frozenset(CAUSES)
 """Causes of which a healthy run has none."""
 
 FILES = ("counters", "jobs", "forwarding")
@@ -209,47 +198,7 @@ def answer(folder: Path, evidence: str, supported: list[str]) -> Answer:
     try:
         return judge(truth, diagnose(folder, evidence, supported), evidence)
     except RuntimeError as error:
-        return Answer(
-            truth["number"],
-            truth["kind"],
-            truth["long"],
-            truth["main"],
-            truth["accepted"],
-            evidence,
-            "",
-            0.0,
-            False,
-            error=str(error),
-        )
-
-
-def make(folder: Path, split: str, cases: Iterable[int], seed: int) -> list[Path]:
-    """Make the cases that do not exist yet; returns the folders of all that exist."""
-    out = []
-    for number in cases:
-        path = folder / f"{split}-{number:03d}"
-        if not _made(path, seed):
-            fresh = folder / f".{path.name}"
-            try:
-                truth = write_case(number, split, seed, fresh)
-            except RuntimeError as error:
-                print(error, file=sys.stderr)
-                shutil.rmtree(fresh, ignore_errors=True)
-                continue
-            # Only complete cases have this name.
-            shutil.rmtree(path, ignore_errors=True)
-            fresh.rename(path)
-            print(f"{path.name}: {truth['kind']}", file=sys.stderr)
-        out.append(path)
-    return out
-
-
-def _made(path: Path, seed: int) -> bool:
-    try:
-        truth = json.loads((path / "truth" / "truth.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(truth.get("version") == VERSION and truth.get("seed") == seed)
+        return replace(judge(truth, {}, evidence), right=False, shares={}, error=str(error))
 
 
 # --- figures ---------------------------------------------------------------------------------
@@ -362,7 +311,13 @@ def main() -> int:
     folder = options.make or options.cache
     folder = folder or Path(tempfile.gettempdir()) / f"tailback-blind-{options.seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    made = make(folder, options.split, numbers, options.seed)
+    made = make_cases(
+        {folder / f"{options.split}-{number:03d}": number for number in numbers},
+        lambda number, path: write_case(number, options.split, options.seed, path),
+        "truth/truth.json",
+        version=VERSION,
+        seed=options.seed,
+    )
     if options.make:
         return 0
     supported = options_known()

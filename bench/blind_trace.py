@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _cases import Definitions, write_clock_offsets
 from blind_programs import Call, Script
 from numpy.typing import NDArray
 
@@ -72,13 +73,20 @@ def write_trace(
 
     with otf2.writer.open(str(folder), timer_resolution=10**12 // NS) as archive:
         archive.creator = "Score-P 8.4"
-        names = _Definitions(archive, host_of_rank, host_name)
+        names = Definitions(archive, [host_name[host] for host in host_of_rank])
         for rank, script in enumerate(scripts):
             ticks = clocks.ticks(host_of_rank[rank], times[rank])
             writer = archive.event_writer_from_location(names.locations[rank])
             _play(writer, script, ticks, names, len(scripts))
         if recorded_offsets is not None:
-            _write_offsets(archive, times, host_of_rank, clocks, recorded_offsets)
+            errors = recorded_offsets // NS
+            write_clock_offsets(
+                archive,
+                host_of_rank,
+                [(int(calls[0, 0]), int(calls[-1, 1])) for calls in times],
+                lambda host, at: int(clocks.ticks(host, at)),
+                lambda host, which: int(errors[host, which]),
+            )
             # The beginning of such a trace is a time of its first rank's clock, to which all times
             # refer.
             first = min(int(calls[0, 0]) for calls in times)
@@ -87,47 +95,8 @@ def write_trace(
         archive._realtime_timestamp = (utc_ns + archive._first_timestamp - _BASE) / 1e9
 
 
-class _Definitions:
-    """System tree, locations, communicator and regions of a trace."""
-
-    def __init__(self, archive: Any, host_of_rank: list[int], host_name: list[str]) -> None:
-        from otf2.enums import GroupType, LocationGroupType, LocationType, Paradigm
-
-        self._definitions = d = archive.definitions
-        self._paradigm = Paradigm
-        machine = d.system_tree_node("cluster", class_name="machine")
-        nodes = {
-            host: d.system_tree_node(host_name[host], class_name="node", parent=machine)
-            for host in dict.fromkeys(host_of_rank)
-        }
-        self.locations = []
-        for rank, host in enumerate(host_of_rank):
-            process = d.location_group(
-                f"MPI Rank {rank}",
-                location_group_type=LocationGroupType.PROCESS,
-                system_tree_parent=nodes[host],
-            )
-            self.locations.append(
-                d.location("Master thread", type=LocationType.CPU_THREAD, group=process)
-            )
-        mpi = {"paradigm": Paradigm.MPI}
-        d.group("", group_type=GroupType.COMM_LOCATIONS, members=self.locations, **mpi)
-        ranks = list(range(len(host_of_rank)))
-        group = d.group("", group_type=GroupType.COMM_GROUP, members=ranks, **mpi)
-        self.world = d.comm("MPI_COMM_WORLD", group=group)
-        self._regions: dict[str, Any] = {}
-
-    def region(self, name: str) -> Any:
-        """A region by its name."""
-        if name not in self._regions:
-            mpi = name.startswith("MPI_")
-            paradigm = self._paradigm.MPI if mpi else self._paradigm.COMPILER
-            self._regions[name] = self._definitions.region(name, paradigm=paradigm)
-        return self._regions[name]
-
-
 def _play(
-    writer: Any, script: Script, ticks: NDArray[np.int64], names: _Definitions, ranks: int
+    writer: Any, script: Script, ticks: NDArray[np.int64], names: Definitions, ranks: int
 ) -> None:
     """Write the events of one rank."""
     begin, end = int(ticks[0, 0]), int(ticks[-1, 1])
@@ -194,22 +163,3 @@ def _records(
         writer.mpi_collective_end(leave, CollectiveOp.ALLREDUCE, world, NO_ROOT, total, total)
     else:
         raise ValueError(f"{call.name} is no call that blind cases make")
-
-
-def _write_offsets(
-    archive: Any,
-    times: list[NDArray[np.int64]],
-    host_of_rank: list[int],
-    clocks: Clocks,
-    errors: NDArray[np.int64],
-) -> None:
-    """Write the offset of every clock from that of rank 0, measured at both ends of the run."""
-    import _otf2
-
-    for rank, host in enumerate(host_of_rank):
-        # The package numbers locations from 0 in the order of their definition.
-        writer = _otf2.Archive_GetDefWriter(archive.handle, rank)
-        for which, at in enumerate((int(times[rank][0, 0]), int(times[rank][-1, 1]))):
-            local, master = clocks.ticks(host, at), clocks.ticks(host_of_rank[0], at)
-            error = 0 if host == host_of_rank[0] else int(errors[host, which]) // NS
-            _otf2.DefWriter_WriteClockOffset(writer, int(local), int(master - local) + error, 0.0)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from _cases import Definitions
 
 from tailback.calibration.routes import Machine
 from tailback.simulation import PreparedScenario, execute
@@ -147,39 +148,14 @@ class _Timeline:
 def write(path: Path, events: list[list[tuple[Any, ...]]], hosts: list[str]) -> Path:
     """Write the trace with the package `otf2`."""
     import otf2.writer
-    from otf2.enums import GroupType, LocationGroupType, LocationType, Paradigm
 
-    mpi: dict[str, Any] = {"paradigm": Paradigm.MPI}
     with otf2.writer.open(str(path), timer_resolution=10**9) as archive:
-        d = archive.definitions
-        tree = d.system_tree_node("machine", class_name="machine")
-        nodes = {
-            name: d.system_tree_node(name, class_name="node", parent=tree)
-            for name in dict.fromkeys(hosts)
-        }
-        locations = [
-            d.location(
-                "0",
-                type=LocationType.CPU_THREAD,
-                group=d.location_group(
-                    f"rank {rank}",
-                    location_group_type=LocationGroupType.PROCESS,
-                    system_tree_parent=nodes[host],
-                ),
-            )
-            for rank, host in enumerate(hosts)
-        ]
-        d.group("all", group_type=GroupType.COMM_LOCATIONS, members=locations, **mpi)
-        group = d.group(
-            "world", group_type=GroupType.COMM_GROUP, members=list(range(len(hosts))), **mpi
-        )
-        comm = d.comm(WORLD, group=group)
-        regions = {name: d.region(name, **mpi) for name in ("MPI_Send", "MPI_Recv")}
-        for location, script in zip(locations, events, strict=True):
+        names = Definitions(archive, hosts)
+        for location, script in zip(names.locations, events, strict=True):
             writer = archive.event_writer_from_location(location)
             for time, what, *arguments in script:
-                values = [comm if value == WORLD else value for value in arguments]
+                values = [names.world if value == WORLD else value for value in arguments]
                 if what in ("enter", "leave"):
-                    values = [regions[arguments[0]]]
+                    values = [names.region(arguments[0])]
                 getattr(writer, what)(time, *values)
     return path / "traces.otf2"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _cases import Definitions, write_clock_offsets
 from foreign_case import Case
 from foreign_machine import READING, Machine, Result
 from foreign_programs import Call, Program
@@ -296,7 +297,7 @@ def write_trace(
     hosts = case.host_of_rank
     with otf2.writer.open(str(folder), timer_resolution=TICKS_PER_S) as archive:
         archive.creator = "Score-P 8.4"
-        names = _Names(archive, program, hosts, case.machine)
+        names = Definitions(archive, [case.machine.name(host) for host in hosts], program.comms[1:])
         first = None
         for rank in program.ranks:
             ticks = clocks.ticks(hosts[rank.rank], result.calls[rank.rank])
@@ -304,50 +305,17 @@ def write_trace(
             _Events(writer, names, program, rank.rank, result.learned).write(ticks.tolist())
             first = int(ticks[0, 0]) if first is None else min(first, int(ticks[0, 0]))
         if clocks.recorded:
-            _write_offsets(archive, hosts, result, clocks)
+            rng = np.random.Generator(np.random.Philox(key=[len(hosts), 3]))
+            write_clock_offsets(
+                archive,
+                hosts,
+                [(int(calls[0, 0]), int(calls[-1, 1])) for calls in result.calls],
+                lambda host, at: int(clocks.ticks(host, at)),
+                lambda *_: round(float(rng.normal(0, 500))),
+            )
             first = int(clocks.ticks(hosts[0], min(int(t[0, 0]) for t in result.calls)))
             archive._first_timestamp = first - 3000
         archive._realtime_timestamp = (utc_ns + first - 5 * 10**12) / 1e9
-
-
-class _Names:
-    """Definitions of a trace."""
-
-    def __init__(self, archive: Any, program: Program, hosts: list[int], machine: Machine) -> None:
-        from otf2.enums import GroupType, LocationGroupType, LocationType, Paradigm
-
-        self._archive, self._paradigm = archive.definitions, Paradigm
-        d = archive.definitions
-        root = d.system_tree_node("machine", class_name="machine")
-        nodes = {
-            host: d.system_tree_node(machine.name(host), class_name="node", parent=root)
-            for host in dict.fromkeys(hosts)
-        }
-        self.locations = []
-        for rank, host in enumerate(hosts):
-            process = d.location_group(
-                f"MPI Rank {rank}",
-                location_group_type=LocationGroupType.PROCESS,
-                system_tree_parent=nodes[host],
-            )
-            self.locations.append(
-                d.location("Master thread", type=LocationType.CPU_THREAD, group=process)
-            )
-        mpi = {"paradigm": Paradigm.MPI}
-        d.group("", group_type=GroupType.COMM_LOCATIONS, members=self.locations, **mpi)
-        self.comms: list[Any] = []
-        for number, members in enumerate(program.comms):
-            group = d.group("", group_type=GroupType.COMM_GROUP, members=members, **mpi)
-            above = {"parent": self.comms[0]} if number else {}
-            name = f"grid {number}" if number else "MPI_COMM_WORLD"
-            self.comms.append(d.comm(name, group=group, **above))
-        self._regions: dict[str, Any] = {}
-
-    def region(self, name: str) -> Any:
-        if name not in self._regions:
-            paradigm = self._paradigm.MPI if name.startswith("MPI_") else self._paradigm.COMPILER
-            self._regions[name] = self._archive.region(name, paradigm=paradigm)
-        return self._regions[name]
 
 
 class _Events:
@@ -356,7 +324,7 @@ class _Events:
     def __init__(
         self,
         writer: Any,
-        names: _Names,
+        names: Definitions,
         program: Program,
         rank: int,
         learned: dict[tuple[int, int], int],
@@ -421,16 +389,3 @@ class _Events:
         self._writer.mpi_collective_begin(enter)
         comm = self._names.comms[call.comm]
         self._writer.mpi_collective_end(leave, operation, comm, root, sent, total)
-
-
-def _write_offsets(archive: Any, hosts: list[int], result: Result, clocks: Clocks) -> None:
-    """The offset of every rank's clock from that of rank 0, measured at both ends of the run."""
-    import _otf2
-
-    rng = np.random.Generator(np.random.Philox(key=[len(hosts), 3]))
-    for rank, host in enumerate(hosts):
-        writer = _otf2.Archive_GetDefWriter(archive.handle, rank)
-        for at in (int(result.calls[rank][0, 0]), int(result.calls[rank][-1, 1])):
-            local, master = int(clocks.ticks(host, at)), int(clocks.ticks(hosts[0], at))
-            error = 0 if host == hosts[0] else round(float(rng.normal(0, 500)))
-            _otf2.DefWriter_WriteClockOffset(writer, local, master - local + error, 0.0)

@@ -28,13 +28,16 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+# The benchmark is run by its path, so what it shares with others is not on Python's.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from _cases import make_cases
 from foreign_case import KINDS, NAMES, Confirmed, find_case
 from foreign_files import (
     Clocks,
@@ -155,36 +158,6 @@ def _truth(confirmed: Confirmed, reader: Reader) -> dict[str, Any]:
         "settings": case.settings,
         "reader": asdict(reader),
     }
-
-
-def make(folder: Path, numbers: Iterable[int], seed: int) -> list[Path]:
-    """Make the cases that do not exist yet; returns the folders of all that exist."""
-    out = []
-    for number in numbers:
-        path = folder / f"case-{seed}-{number:03d}"
-        if not _made(path):
-            fresh = folder / f".{path.name}"
-            shutil.rmtree(fresh, ignore_errors=True)
-            try:
-                truth = write_case(number, seed, fresh)
-            except RuntimeError as error:
-                print(error, file=sys.stderr)
-                shutil.rmtree(fresh, ignore_errors=True)
-                continue
-            # Only complete cases have this name.
-            shutil.rmtree(path, ignore_errors=True)
-            fresh.rename(path)
-            print(f"{path.name}: {truth['kind']}, {truth['program']}", file=sys.stderr)
-        out.append(path)
-    return out
-
-
-def _made(path: Path) -> bool:
-    try:
-        truth = json.loads((path / "truth.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(truth.get("version") == VERSION)
 
 
 # --- judging ---------------------------------------------------------------------------------
@@ -406,7 +379,14 @@ def main() -> int:
     default = Path(tempfile.gettempdir()) / f"tailback-foreign-cases-{os.getuid()}"
     folder = options.make or default
     folder.mkdir(parents=True, exist_ok=True)
-    made = make(folder, range(options.first, options.first + options.cases), options.seed)
+    seed = options.seed
+    numbers = range(options.first, options.first + options.cases)
+    made = make_cases(
+        {folder / f"case-{seed}-{number:03d}": number for number in numbers},
+        lambda number, path: write_case(number, seed, path),
+        "truth.json",
+        version=VERSION,
+    )
     if options.make and not options.judge:
         return 0
     answers: list[Answer] = []

@@ -1,9 +1,15 @@
-"""Registries: each kind of part by name; a part is one file with one registration line."""
+"""Registries: each kind of part by name; a part is one file with one registration line.
+
+A function or class is registered by decorator in its file, and :func:`import_parts` finds the file.
+A module or object that is one, like the reader of a format, is registered where it is imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -99,6 +105,18 @@ def with_options(
         )
         descriptions = {name: field.description or "" for name, field in part.model_fields.items()}
         raise option_error(first, descriptions, section=section, page=page) from None
+
+
+def import_parts(package: str, path: Iterable[str]) -> None:
+    """Import all modules of a package, which registers their parts.
+
+    Args:
+        package: Its ``__name__``.
+        path: Its ``__path__``.
+    """
+    for module in iter_modules(path):
+        if module.name != "__main__":
+            import_module(f"{package}.{module.name}")
 
 
 def kinds() -> dict[str, Registry[object]]:

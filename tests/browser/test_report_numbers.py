@@ -12,9 +12,8 @@ import pytest
 from tailback.report import FigureData, scales, write_report
 from tailback.report.timeline import Timeline
 from tailback.run.run import Run
-from tailback.scenario.model import parse
-from tailback.simulation import simulate
 from tests.factories import webdriver
+from tests.factories.probed_runs import stencil
 from tests.factories.report_data import make_diagnosis, make_run
 
 pytestmark = webdriver.needed()
@@ -59,26 +58,6 @@ c.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + 150 +
 """
 
 
-def stencil() -> Run:
-    """A stencil in four directions, row by row on the hosts: leaf up-links are congested."""
-    pattern = {
-        "kind": "stencil2d",
-        "dims": [8, 16],
-        "size": "2 MiB",
-        "order": ["+x", "+y", "-x", "-y"],
-    }
-    return simulate(
-        parse(
-            {
-                "name": "stencil",
-                "seed": 1,
-                "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
-                "job": [{"placement": "block", "pattern": pattern}],
-            }
-        )
-    )
-
-
 def reached_and_met(run: Run, links: list[int]) -> tuple[list[float], list[float]]:
     """Packets that reached the queues of some links in each window, and that met congestion there.
 
@@ -105,7 +84,7 @@ def test_the_drawn_course_is_that_of_the_simulator(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:
     """Within 2 percent of table truth; by time of arrival it is more than 10 percent off."""
-    run = stencil()
+    run = stencil("full")
     write_report(tmp_path / "report.html", run, make_diagnosis(run))
     evidence = FigureData(run)
     up = np.flatnonzero((evidence.tier == 1) & (evidence.direction == "up"))

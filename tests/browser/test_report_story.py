@@ -46,9 +46,7 @@ def test_the_first_screen_leads_from_cause_to_remedy(
     roots = sorted(diagnosis.findings[0].links, key=lambda link: -estimate.low[link.link])
     assert parts["Root links"]["items"] == [link.name for link in roots[:2]]
     lines = by_call_site(attribute(run))[:2]
-    assert parts["Phase and call"]["items"] == [
-        f"{line.phase}: {line.line}" if line.phase not in line.line else line.line for line in lines
-    ]
+    assert parts["Phase and call"]["items"] == [line.line for line in lines]
     assert diagnosis.remedy is not None
     assert parts["Remedy"]["items"] == [diagnosis.remedy.action]
     assert "28 % less time, 61.2 µs → 44 µs" in parts["Remedy"]["note"]

@@ -6,6 +6,21 @@ from tailback.evidence.model import ClockReport, Efficiency, Measured, Part
 
 MS = 10**9
 
+ONE_CLOCK = ClockReport(
+    unit="none",
+    drifting=False,
+    largest_offset_ps=0,
+    recorded_offsets=0,
+    error_ps=0,
+    largest_error_ps=0,
+    one_way=0,
+    violated=0,
+    largest_violation_ps=0,
+    repaired=0,
+    largest_repair_ps=0,
+    left=0,
+)
+
 
 def measured(elapsed_ms: int, computing_ms: int = 10, outside_ms: int = 0) -> Measured:
     """A run of four ranks that took so many ms, with computation and calls outside the model."""
@@ -25,20 +40,7 @@ def measured(elapsed_ms: int, computing_ms: int = 10, outside_ms: int = 0) -> Me
         wait_states={},
         latecomers=[],
         efficiency=Efficiency(load_balance=1.0, communication=0.1, parallel=0.1),
-        clocks=ClockReport(
-            unit="none",
-            drifting=False,
-            largest_offset_ps=0,
-            recorded_offsets=0,
-            error_ps=0,
-            largest_error_ps=0,
-            one_way=0,
-            violated=0,
-            largest_violation_ps=0,
-            repaired=0,
-            largest_repair_ps=0,
-            left=0,
-        ),
+        clocks=ONE_CLOCK,
         hosts=None,
         notes=[],
     )

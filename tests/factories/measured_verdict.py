@@ -5,13 +5,13 @@ from __future__ import annotations
 from tailback.diagnosis.explanation import Cost, Explanation, SampledLink, SharedLink
 from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import (
-    ClockReport,
     Efficiency,
     LateRank,
     Measured,
     Part,
     PhaseTime,
 )
+from tests.factories.measured_times import ONE_CLOCK
 from tests.factories.webdriver import HOSTILE
 
 MS = 10**9
@@ -56,20 +56,7 @@ def as_measured(diagnosis: Diagnosis, links: list[tuple[int, str]]) -> Diagnosis
         wait_states={},
         latecomers=[LateRank(rank=7, waited_ps=8 * MS, noise_ps=MS, host="h07")],
         efficiency=Efficiency(load_balance=0.8, communication=0.5, parallel=0.4),
-        clocks=ClockReport(
-            unit="none",
-            drifting=False,
-            largest_offset_ps=0,
-            recorded_offsets=0,
-            error_ps=0,
-            largest_error_ps=0,
-            one_way=0,
-            violated=0,
-            largest_violation_ps=0,
-            repaired=0,
-            largest_repair_ps=0,
-            left=0,
-        ),
+        clocks=ONE_CLOCK,
         hosts=None,
         notes=[],
     )

@@ -103,3 +103,24 @@ def closed_variance(
     if hop_known:
         return np.asarray(length * n + kappa * length * (q - n) - n)
     return np.asarray(length * n + kappa * (length**2 * q - length * n) - n)
+
+
+def stencil(scheme: str) -> Run:
+    """A stencil in four phases, row by row on the hosts: leaf up-links are congested."""
+    pattern = {
+        "kind": "stencil2d",
+        "dims": [8, 16],
+        "size": "2 MiB",
+        "order": ["+x", "+y", "-x", "-y"],
+    }
+    return simulate(
+        parse(
+            {
+                "name": "stencil",
+                "seed": 1,
+                "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
+                "job": [{"placement": "block", "pattern": pattern}],
+                "telemetry": {"scheme": scheme},
+            }
+        )
+    )

@@ -478,7 +478,7 @@ def make_diagnosis(run: Run, *, hostile: str = "") -> Diagnosis:
         ],
         waterfall=_waterfall(hostile),
         remedy=Remedy(
-            action="Place ranks in 8×4 tiles, one tile a leaf." + hostile,
+            actions=("Place ranks in 8×4 tiles, one tile a leaf." + hostile,),
             name="tiled" + hostile,
             parts=("tiled" + hostile,),
             placement="tiled" + hostile,

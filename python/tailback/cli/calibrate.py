@@ -11,6 +11,7 @@ import click
 from tailback.api.calibrate import calibrate as fit_machine
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.file import Calibration
+from tailback.cli.option_types import format_option
 from tailback.cli.result import show
 from tailback.cli.text import align_columns, wrap
 from tailback.names.display import printable
@@ -36,14 +37,7 @@ from tailback.units import bytes_in_unit, time_in_unit
 )
 @click.option("--out", type=click.Path(path_type=Path), help="File for the settings (TOML).")
 @click.option("--force", is_flag=True, help="Overwrite that file.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
+@format_option
 def calibrate(
     files: tuple[str, ...],
     fabric: str | None,

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tailback.cli.option_types import FiniteRange
+from tailback.cli.option_types import FiniteRange, format_option, quiet_option
 from tailback.cli.text import align_columns
 from tailback.collector import (
     Collection,
@@ -135,15 +135,8 @@ class _Tick(click.ParamType[float]):
     is_flag=True,
     help="Only convert segments that a killed collector left to Parquet.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@format_option
+@quiet_option
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
 

@@ -13,6 +13,7 @@ import click
 from tailback.api.compare import compare as api_compare
 from tailback.api.compare import summary_rows
 from tailback.api.runs import require_packets
+from tailback.cli.option_types import format_option
 from tailback.cli.runs import read_samples
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import TailbackError
@@ -23,14 +24,7 @@ from tailback.units import format_time, percent
 @click.command()
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
+@format_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -10,7 +10,7 @@ import click
 
 from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import screen
-from tailback.cli.option_types import FiniteRange
+from tailback.cli.option_types import FiniteRange, format_option
 from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.port_counters.readers import READERS
@@ -96,14 +96,7 @@ def _time(context: click.Context, parameter: click.Parameter, text: str | None) 
 @click.option(
     "--cluster", metavar="ADDRESS", help="Archive: run on a Dask cluster, like tcp://host:8786."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
+@format_option
 def counters(
     files: tuple[Path, ...],
     reader: str | None,

@@ -12,7 +12,7 @@ import click
 from tailback.api.candidates import require_placements
 from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.cli.hot_lines import hot_lines
-from tailback.cli.option_types import profile_option
+from tailback.cli.option_types import format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
@@ -94,14 +94,7 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     multiple=True,
     help="Also write every figure in this format; may be repeated.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
+@format_option
 @click.option(
     "--workers",
     type=click.IntRange(1),
@@ -118,7 +111,7 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     help="Write a Slurm array script of this many workers, and wait for them while simulating.",
 )
 @profile_option
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@quiet_option
 def diagnose(
     counters: tuple[Path, ...],
     jobs: Path | None,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tailback.cli.option_types import quiet_option
 from tailback.cli.progress import meter
 from tailback.errors import TailbackError
 from tailback.io.folders import check_writable, shell_path
@@ -73,7 +74,7 @@ def up(source: Path, scheme: str | None) -> None:
 )
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@quiet_option
 def run(
     program: tuple[str, ...],
     out: Path,

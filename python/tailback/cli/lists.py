@@ -7,6 +7,7 @@ from importlib import import_module
 
 import click
 
+from tailback.cli.option_types import format_option
 from tailback.cli.text import wrap
 from tailback.errors import TailbackError, nearest
 from tailback.registry import Registry, kinds
@@ -38,14 +39,7 @@ def registries(kind: str | None) -> dict[str, Registry[object]]:
 
 @click.command("list")
 @click.argument("kind", required=False)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
+@format_option
 def list_parts(kind: str | None, form: str) -> None:
     """List the parts of KIND, or all kinds.
 

@@ -1,4 +1,4 @@
-"""Numbers and renamed options on the command line."""
+"""Numbers on the command line, and options that several commands have."""
 
 from __future__ import annotations
 
@@ -26,3 +26,14 @@ profile_option = click.option(
     is_flag=True,
     help="Show Tailback's own CPU time and memory by stage, on stderr.",
 )
+
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print.",
+)
+
+quiet_option = click.option("--quiet", is_flag=True, help="Print no progress on stderr.")

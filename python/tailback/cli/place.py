@@ -10,6 +10,7 @@ import click
 
 from tailback.api.candidates import require_placements
 from tailback.api.place import place as make_placements
+from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
 from tailback.cli.text import align_columns, wrap
@@ -35,15 +36,8 @@ from tailback.units import format_time, percent
     "--out", type=click.Path(path_type=Path), help="Folder for the best one's rank files."
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@format_option
+@quiet_option
 def place(
     allow_hosts: str | None,
     methods: tuple[str, ...],

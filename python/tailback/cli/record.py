@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from tailback.cli.option_types import quiet_option
 from tailback.cli.progress import meter
 from tailback.errors import TailbackError
 from tailback.io.folders import shell_path
@@ -82,7 +83,7 @@ class _ProgramRunner(click.Command):
     help="Wait in MPI_Init for all ranks to load the recorder.",
 )
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@quiet_option
 def record(
     command: tuple[str, ...],
     out: Path | None,

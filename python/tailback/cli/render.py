@@ -61,11 +61,10 @@ def diagnosis_lines(
     lines = measured_lines(diagnosis)
     lines += [f"VERDICT  {VERDICTS[diagnosis.cause].upper()}", *wrap(diagnosis.headline)]
     if diagnosis.explanation is None:
-        communication = "" if diagnosis.captured else f"; {_communication(diagnosis)}"
+        times = [] if diagnosis.captured else [_communication(diagnosis)]
         if diagnosis.forecast is None:
-            lines += wrap(f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}{communication}")
-        else:
-            lines += wrap(communication.removeprefix("; "))
+            times.insert(0, f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}")
+        lines += wrap("; ".join(times))
         lines += wrap(diagnosis.times_from)
     if diagnosis.not_recorded:
         lines += wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")

@@ -10,7 +10,7 @@ import click
 
 from tailback.api.runs import congestion_of, model_description, model_of
 from tailback.api.simulate import simulate as run_scenario
-from tailback.cli.option_types import profile_option
+from tailback.cli.option_types import format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
 from tailback.cli.text import wrap
@@ -35,16 +35,9 @@ from tailback.units import format_time, percent
     help="Folder for the tables of the run (default: not kept).",
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
+@format_option
 @profile_option
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@quiet_option
 def simulate(
     model: str,
     out: Path | None,

@@ -12,6 +12,7 @@ import polars as pl
 
 from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
 from tailback.api.sweep.study import SUMMARY
+from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import ScenarioError
@@ -59,15 +60,8 @@ SHOWN = 10
     help="Only write a Slurm array script with this many tasks.",
 )
 @click.option("--part", metavar="I/N", help="Run only every N-th point, starting with the I-th.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="What to print.",
-)
-@click.option("--quiet", is_flag=True, help="Print no progress on stderr.")
+@format_option
+@quiet_option
 def sweep(
     source: Path,
     over: tuple[str, ...],

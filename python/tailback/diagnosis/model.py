@@ -307,7 +307,7 @@ class Remedy(FrozenModel):
             the unchanged run.
 
     Attributes:
-        action: What to do, and the gain.
+        actions: What to do, most important first, and the gain.
         name: Name of the recommended candidate, empty if none helps.
         parts: Names of the candidates that it combines, or its own; empty if none helps.
         placement: Name of the recommended placement (the remedy itself or an interim measure),
@@ -322,7 +322,7 @@ class Remedy(FrozenModel):
         avoid: Names of links to avoid: slow, or filled by other jobs.
     """
 
-    action: str
+    actions: tuple[str, ...]
     name: str = ""
     parts: tuple[str, ...] = ()
     placement: str
@@ -333,6 +333,11 @@ class Remedy(FrozenModel):
     files: dict[str, str]
     commands: list[str]
     avoid: list[str] = Field(default_factory=list)
+
+    @property
+    def action(self) -> str:
+        """All actions as one text."""
+        return " ".join(self.actions)
 
     @model_validator(mode="after")
     def _proved_to_help(self) -> Self:

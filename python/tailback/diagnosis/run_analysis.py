@@ -106,7 +106,7 @@ class RunAnalysis:
         """Analyse ``run``; ``network``: what it is known to contain, if it is an expected run."""
         self.run = run
         self.network = network
-        self.topology = LinkTopology.of(run.tables)
+        self.topology = LinkTopology.of(run)
         self.activity = MessageActivity(run.tables, self.topology)
         jobs = run.tables["jobs"].filter("observed")["job"].to_list()
         samples = select(run.tables, Selection(jobs=jobs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +9,11 @@ import polars as pl
 
 from tailback.arrays import Bools, Floats, Ints
 from tailback.diagnosis.link_directions import link_directions
+from tailback.fabric.topologies.torus import grid_dims
 from tailback.identity_cache import PerObject
 from tailback.names.ports import link_names, links_by_port
 from tailback.run.run import Run
+from tailback.scenario.model import FabricSection
 
 FABRIC_TABLES = ("nodes", "switches", "links")
 
@@ -68,12 +69,12 @@ class LinkTopology:
         return len(self.node_switch)
 
     @staticmethod
-    def of(tables: Mapping[str, pl.DataFrame]) -> LinkTopology:
-        """Read tables ``links``, ``nodes`` and ``switches``; kept for runs that share them."""
-        return _topology_of(*(tables[name] for name in FABRIC_TABLES))
+    def of(run: Run) -> LinkTopology:
+        """Read the tables of the fabric; kept for runs that share them."""
+        return _topology_of(run.scenario.fabric, *(run.tables[name] for name in FABRIC_TABLES))
 
     @staticmethod
-    def _of(*fabric: pl.DataFrame) -> LinkTopology:
+    def _of(section: FabricSection, *fabric: pl.DataFrame) -> LinkTopology:
         tables = dict(zip(FABRIC_TABLES, fabric, strict=True))
         links = tables["links"].sort("link")
         src = links["src"].cast(pl.Int64).to_numpy()
@@ -100,7 +101,7 @@ class LinkTopology:
             node_switch=np.where(switch < 0, -1, switch + nodes.height),
             out_start=np.concatenate([[0], np.cumsum(np.bincount(src, minlength=vertices))]),
             out_link=np.argsort(src, kind="stable"),
-            flat_direction=link_directions(tables),
+            flat_direction=link_directions(tables, grid_dims(section.topology)),
         )
 
 

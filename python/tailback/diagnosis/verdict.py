@@ -156,22 +156,14 @@ def diagnose_cause(
         tried = _others_tried(evidence, placements or {})
         verdict = _by_time(waterfall, findings, slow, evidence, sampled, others_tried=tried)
     cause, cost, warnings = verdict.cause, verdict.cost, list(verdict.warnings)
-    clears = cause in NO_CONTENTION_CAUSES and evidence.crosses
-    against = recording_contradiction(run) if clears else ""
-    if not against and cause == "pattern" and not receivers_are_full(run):
-        against = unordered(run)
+    against = _contradiction(run, cause, crosses=evidence.crosses)
     is_open = not against and verdict.confidence < SURE
     if against or is_open:
         cause = "undetermined"
     if not run.complete:
         warnings.append(INTERRUPTED)
     facts = _headline_facts(evidence, bars, shares, slow, placements or {}, late)
-    caveat = against if verdict.cause == "pattern" else NOT_RULED_OUT.format(against)
-    text = caveat if against else headline(cause, findings, cost, facts)
-    if is_open and (bars or not _samples_lack(findings, evidence)):
-        text = open_causes(verdict.chances, facts)
-    if why := run.summary.get("without_samples"):
-        text = WITHOUT_SAMPLES.format(why)
+    text = _headline_text(verdict, cause, findings, facts, evidence, against)
     return Diagnosis(
         cause=cause,
         headline=text,
@@ -210,6 +202,41 @@ def _samples_lack(findings: Sequence[Finding], evidence: RunAnalysis) -> bool:
     if any(finding.code == "TB005" for finding in findings) or not evidence.received:
         return True
     return evidence.captured and any(finding.cause == "other-traffic" for finding in findings)
+
+
+def _contradiction(run: Run, cause: Cause, *, crosses: bool) -> str:
+    """What of the recording contradicts a cause; empty if nothing does."""
+    if cause in NO_CONTENTION_CAUSES and crosses and (against := recording_contradiction(run)):
+        return against
+    return unordered(run) if cause == "pattern" and not receivers_are_full(run) else ""
+
+
+def _headline_text(
+    verdict: _Verdict,
+    cause: Cause,
+    findings: list[Finding],
+    facts: HeadlineFacts,
+    evidence: RunAnalysis,
+    against: str,
+) -> str:
+    """The headline.
+
+    Args:
+        verdict: The verdict, with the likeliest cause.
+        cause: The cause that is stated: that one, or undetermined.
+        findings: Findings of the rules.
+        facts: Facts about the run.
+        evidence: Analysis of the run.
+        against: What contradicts the verdict; empty if nothing does.
+    """
+    if why := evidence.run.summary.get("without_samples"):
+        return WITHOUT_SAMPLES.format(why)
+    if against:
+        return against if verdict.cause == "pattern" else NOT_RULED_OUT.format(against)
+    is_open = cause == "undetermined" and verdict.chances
+    if is_open and (facts.simulated_again or not _samples_lack(findings, evidence)):
+        return open_causes(verdict.chances, facts)
+    return headline(cause, findings, verdict.cost, facts)
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,7 @@ PARTS = (
     "computation",
     "imbalance",
     "noise",
-    "late_sender",
-    "late_receiver",
-    "wait_nxn",
-    "wait_barrier",
-    "late_broadcast",
-    "early_reduce",
-    "nxn_completion",
-    "barrier_completion",
+    *KINDS,
     "transfer",
     "one_sided",
     "other_mpi",
@@ -40,6 +33,9 @@ PARTS = (
     "not_recorded",
 )
 """Parts of the measured time, in display order."""
+
+COMPLETIONS = ("nxn_completion", "barrier_completion")
+"""Waits at the end of a call."""
 
 PART_NAMES = {
     "computation": "computation",

@@ -28,7 +28,7 @@ from tailback.inference.hypotheses import (
     not_tried,
     over_arrangements,
 )
-from tailback.inference.machine_models import SETTINGS, KnownPredictions, MachineModel
+from tailback.inference.machine_models import SETTINGS, MachineModel, PredictionCache
 from tailback.inference.measured_cables import carrying_cables
 from tailback.inference.network_clues import (
     OtherJobs,
@@ -42,7 +42,8 @@ from tailback.inference.network_clues import (
 from tailback.inference.unknown_job import Draw
 from tailback.io.progress import Progress
 from tailback.run.run import Run
-from tailback.simulation import PreparedScenario, make_evaluate
+from tailback.simulation import PreparedScenario
+from tailback.simulation.evaluate import make_simulation
 
 BURSTS = (None, 4, 8, 16, 32, 64)
 """Bursts per counter window with which counted traffic of other jobs is simulated: counters give
@@ -77,12 +78,8 @@ class HypothesisSpace:
     """Rankings of suspected cables in coarse packets."""
     job_spread: float = 0.0
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
-    known_runs: KnownPredictions[Run] = field(default_factory=KnownPredictions)
-    """Runs without hidden causes."""
-    known_outcomes: KnownPredictions[Outcome] = field(default_factory=KnownPredictions)
-    """What simulations with a hidden cause predict, without their sensitivity."""
-    known_sensitivity: KnownPredictions[dict[str, float]] = field(default_factory=KnownPredictions)
-    """Misfits that other engine settings cause."""
+    predictions: PredictionCache = field(default_factory=PredictionCache)
+    """Runs without hidden causes, outcomes with one and sensitivities to engine settings."""
 
     @property
     def inside_ps(self) -> int:
@@ -183,7 +180,7 @@ class HypothesisSpace:
             run = self.simulated(scenario, machine.slow, measure=True)
             return run, run.adapters_shared
 
-        return self.known_runs.find_or(conditions, simulate)
+        return self.predictions.find_or(conditions, simulate)
 
     @property
     def takes_too_long(self) -> bool:
@@ -280,7 +277,7 @@ class HypothesisSpace:
             return self.compare.between(as_stated, others), shared
 
         conditions = machine.conditions.with_change("settings", slow)
-        return self.known_sensitivity.find_or(conditions, simulate)
+        return self.predictions.find_or(conditions, simulate)
 
     def outcome_of(self, machine: MachineModel, run: Run) -> Outcome:
         """Prediction of a simulation with this machine model."""
@@ -322,6 +319,7 @@ class HypothesisSpace:
 
         # Runs without hidden causes are kept, so no other has the number of one.
         conditions = machine.conditions.with_change(
+            "outcome",
             bursts,
             coarse,
             None if without is None else id(without),
@@ -330,7 +328,7 @@ class HypothesisSpace:
             change.variation,
             change.computations,
         )
-        outcome = self.known_outcomes.find_or(conditions, simulate)
+        outcome = self.predictions.find_or(conditions, simulate)
         return replace(outcome, sensitivity=machine.sensitivity)
 
     def _between(self, machine: MachineModel) -> int | None:
@@ -420,7 +418,7 @@ class HypothesisSpace:
 
         ``measure``: with all telemetry, not only what evidence is compared with.
         """
-        evaluate = make_evaluate(prepared, threads=self.threads)
+        simulate = make_simulation(prepared, threads=self.threads)
         change = Change(
             slow=slow,
             variation=settings,
@@ -428,4 +426,4 @@ class HypothesisSpace:
             measure=measure or self.compare.of_links,
             totals_only=not measure,
         )
-        return evaluate(change)
+        return simulate(change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -186,8 +186,8 @@ def longer_delays(
 # A search for slow cables repeats itself: the cables that it tries first come again among all
 # others, rates that are fitted meet rates tried before, and each is tried with adapters that take
 # turns and with adapters that send one message after another. Where calls block, no adapter ever
-# has a choice, and both give the same run. Only predictions are kept, no tables: a few numbers
-# each.
+# has a choice, and both give the same run. Of runs with a cause only predictions are kept,
+# a few numbers each.
 
 V = TypeVar("V")
 
@@ -226,27 +226,32 @@ class Conditions:
 
 
 @dataclass(eq=False)
-class KnownPredictions(Generic[V]):
-    """Predictions by the conditions of their simulation."""
+class PredictionCache:
+    """Predictions by the conditions of their simulation.
 
-    _found: dict[Hashable, dict[str, tuple[V, Conditions]]] = field(default_factory=dict)
-    _unshared: dict[Hashable, V] = field(default_factory=dict)
+    A :class:`.RunCache` cannot serve here: it is for changes of one scenario, whose equality is
+    known before they are simulated. Whether two adapter models predict the same is known after.
+    """
+
+    _found: dict[Hashable, dict[str, tuple[Any, Conditions]]] = field(default_factory=dict)
+    _unshared: dict[Hashable, Any] = field(default_factory=dict)
 
     def find_or(self, conditions: Conditions, simulate: Callable[[], tuple[V, bool]]) -> V:
         """The prediction under these conditions, simulated unless known.
 
         Args:
-            conditions: The conditions.
+            conditions: The conditions, with the kind of prediction among them.
             simulate: Simulates; returns the prediction, and whether adapters had several messages
                 to choose from (``Run.adapters_shared``).
         """
-        same = self._found.setdefault(conditions.key, {})
+        same: dict[str, tuple[V, Conditions]] = self._found.setdefault(conditions.key, {})
+        unshared: dict[Hashable, V] = self._unshared
         if conditions.injection in same:
             return same[conditions.injection][0]
-        if conditions.injection in TAKING_TURNS and conditions.key in self._unshared:
-            return self._unshared[conditions.key]
+        if conditions.injection in TAKING_TURNS and conditions.key in unshared:
+            return unshared[conditions.key]
         prediction, shared = simulate()
         same[conditions.injection] = prediction, conditions
         if conditions.injection in TAKING_TURNS and not shared:
-            self._unshared[conditions.key] = prediction
+            unshared[conditions.key] = prediction
         return prediction

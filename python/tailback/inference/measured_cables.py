@@ -161,7 +161,7 @@ class MessagePaths:
             return pair, link, np.ones(len(pair))
         used = link_totals(run, "bytes") > 0
         ends = list(zip(src.tolist(), dst.tolist(), strict=True))
-        return links_on_shortest_paths(LinkTopology.of(run.tables), used, ends)
+        return links_on_shortest_paths(LinkTopology.of(run), used, ends)
 
 
 def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:

@@ -1,4 +1,4 @@
-"""The remedy of a measured run: what the model found, or which evidence to collect first."""
+"""The remedy of a measured run: what the model summary, or which evidence to collect first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ which both are stated: less is within the range of repetitions."""
 def remedy_for(
     diagnosis: Diagnosis, remedy: Remedy | None, summary: EvidenceSummary
 ) -> Remedy | None:
-    """The remedy found by re-simulation, or an action if the model has no remedy.
+    """The remedy summary by re-simulation, or an action if the model has no remedy.
 
     A healthy run needs none. If the cause is undetermined, the action is to collect the missing
     evidence.
@@ -28,24 +28,26 @@ def remedy_for(
     if cause == "healthy":
         return None
     if cause in NOT_OF_THE_NETWORK:
-        action = ADVICE[cause]
+        actions: tuple[str, ...] = (ADVICE[cause],)
     elif cause == "slow-link" and summary.candidates:
         open_place = summary.place_open
-        action = (wording.find_paths if open_place else wording.check_each_of)(summary.candidates)
+        actions = (
+            (wording.find_paths if open_place else wording.check_each_of)(summary.candidates),
+        )
     elif cause == "undetermined":
         # What helps a model that does not describe the run need not help the run.
-        action = _find_cause(diagnosis, summary)
+        actions = _find_cause(diagnosis, summary)
     elif unknown and not (remedy is not None and remedy.name):
-        action = wording.find_first(cause, summary.missing)
+        actions = wording.find_first(cause, summary.missing)
     else:
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
-        return remedy.model_copy(update={"action": f"{action} {remedy.action}", "avoid": []})
+        return remedy.model_copy(update={"actions": (*actions, *remedy.actions), "avoid": []})
     if remedy is not None and cause != "undetermined":
         # A placement that avoids one candidate cable has been verified for that cable only.
         return remedy.model_copy(
             update={
-                "action": action,
+                "actions": actions,
                 "avoid": [],
                 "name": "",
                 "parts": (),
@@ -58,7 +60,7 @@ def remedy_for(
         )
     elapsed = diagnosis.modelled_ps
     return Remedy(
-        action=action,
+        actions=actions,
         placement="",
         before_ps=elapsed,
         after_ps=elapsed,
@@ -69,17 +71,17 @@ def remedy_for(
     )
 
 
-def _find_cause(diagnosis: Diagnosis, summary: EvidenceSummary) -> str:
-    """The action that shows the cause of a run whose cause is undetermined."""
+def _find_cause(diagnosis: Diagnosis, summary: EvidenceSummary) -> tuple[str, ...]:
+    """The actions that show the cause of a run whose cause is undetermined."""
     if summary.ranks_missing:
-        return wording.RECORD_ALL
+        return (wording.RECORD_ALL,)
     if summary.impossible or (diagnosis.not_explained_ps or 0) < 0:
-        return wording.make_model_fit()
+        return (wording.make_model_fit(),)
     if summary.change is not None and summary.change.is_fault:
-        return wording.look_around(summary.change)
+        return (wording.look_around(summary.change),)
     hosts = diagnosis.measured.hosts if diagnosis.measured is not None else None
     if hosts is not None and hosts.hosts == 1:
-        return wording.LOOK_AT_THE_HOST
+        return (wording.LOOK_AT_THE_HOST,)
     # The headline names the same links.
     slow = () if summary.slow_anywhere else summary.candidates
     return wording.find_first("undetermined", summary.missing, slow)
@@ -113,4 +115,4 @@ def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Re
     if abs(share - remedy.gain) < MIN_DIFFERENCE:
         return remedy
     said = wording.gain_of_measured(share, elapsed_ps)
-    return remedy.model_copy(update={"action": f"{remedy.action} {said}"})
+    return remedy.model_copy(update={"actions": (*remedy.actions, said)})

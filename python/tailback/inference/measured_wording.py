@@ -315,8 +315,8 @@ RECORD_ALL: Final = (
 
 def find_first(
     cause: Cause, missing: Sequence[str], slow: Sequence[str] = (), begin: str = "First"
-) -> str:
-    """Action if the cause, or the source of other traffic, is unknown: collect evidence first.
+) -> tuple[str, ...]:
+    """Actions if the cause, or the source of other traffic, is unknown: collect evidence first.
 
     Args:
         cause: The verdict.
@@ -325,18 +325,18 @@ def find_first(
         begin: First words of the sentence.
     """
     if slow:
-        next_action = find_first(cause, missing, begin="If they are sound,")
-        return (
+        check = (
             "First ask the operators to check these links (speed, width, error counters): "
-            f"{'; '.join(slow)}. {next_action}"
+            f"{'; '.join(slow)}."
         )
+        return check, *find_first(cause, missing, begin="If they are sound,")
     what = "the cause" if cause == "undetermined" else "whose traffic it is"
     if missing:
-        return f"{begin} get the evidence that shows {what}: {missing[0]}."
+        return (f"{begin} get the evidence that shows {what}: {missing[0]}.",)
     return (
         f"{begin} find {what}: test the links of the job's hosts one by one while it does not run "
         "(ib_write_bw, iperf3), and record it again with counters at shorter intervals (tailback "
-        "collect --interval)."
+        "collect --interval).",
     )
 
 

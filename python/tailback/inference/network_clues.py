@@ -207,7 +207,7 @@ def comparisons(
 ) -> Comparisons:
     """Kinds of evidence that a simulation can be compared with."""
     program = prepared.observed.program
-    topology = LinkTopology.of(run.tables)
+    topology = LinkTopology.of(run)
     out: list[EvidenceComparison] = [CallTimes(profile, program)]
     sends = send_profile(measured.tables, run)
     if sends is not None:

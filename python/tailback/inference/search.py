@@ -55,7 +55,8 @@ from tailback.inference.network_clues import (
 )
 from tailback.inference.unknown_job import Draw, draws, try_unknown_job
 from tailback.run.run import Run
-from tailback.simulation import PreparedScenario, make_evaluate
+from tailback.simulation import PreparedScenario
+from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import forwarded_links
 
 SEARCH_EVENTS = 200_000_000
@@ -162,7 +163,7 @@ class ExplanationSearch:
             self.space.others.add_to(machine.prepared, bursts),
             self.space.posterior().model,
         )
-        evaluate = make_evaluate(prepared, threads=self.space.threads)
+        evaluate = make_simulation(prepared, threads=self.space.threads)
 
         def predict(change: Change) -> Outcome:
             return self.space.predicted(machine, bursts, change, evaluate, causes=False)
@@ -314,7 +315,7 @@ class ExplanationSearch:
         if ranking is not None:
             self.space.rankings.append(ranking)
             suspects, most = ranking.suspects, most - ranking.trials
-        evaluate = make_evaluate(
+        evaluate = make_simulation(
             self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
         )
         trials = MeasuredCableTrials(
@@ -355,8 +356,8 @@ class ExplanationSearch:
         if not one_stands_out(tried, healthy, model):
             return None
         bursts = self.space.likely_bursts(machine)
-        scenario = self.space.others.add_to(machine.prepared, bursts)
-        evaluate = make_evaluate(scenario, threads=self.space.threads, coarse=size)
+        scenario = self.space.others.add_to(machine.prepared, bursts).with_coarse_packets(size)
+        evaluate = make_simulation(scenario, threads=self.space.threads)
         predict = partial(
             self.space.predicted, machine, bursts, evaluate=evaluate, causes=False, coarse=size
         )
@@ -526,7 +527,7 @@ class ExplanationSearch:
         prior = self.space.prior()
         if any(link.gbps < prior.least_rate(link.link, both=link.both) for link in slow):
             return
-        evaluate = make_evaluate(
+        evaluate = make_simulation(
             self.space.others.add_to(machine.prepared, bursts), threads=self.space.threads
         )
         change = Change(slow=slow, computations=True)

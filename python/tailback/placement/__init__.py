@@ -1,23 +1,12 @@
 """Placements of ranks on nodes, their metrics, and the rank files that launchers read.
 
-A placement is a callable ``place(problem, options)`` that gives the *slot* of each rank. To add
-one, write one file and add one line below; the conformance tests include it automatically.
+A placement is a callable ``place(problem, options)`` that gives the *slot* of each rank. A new one
+is one new file here with a function under ``@PLACEMENTS.register("name")``; the conformance tests
+include it automatically.
 """
 
 from __future__ import annotations
 
-from tailback.placement import (
-    block,
-    by_switch,
-    file,
-    incremental,
-    metis,
-    random_permutation,
-    rcm,
-    round_robin,
-    shift,
-    tile,
-)
 from tailback.placement.assign import (
     PLACEMENTS,
     Placement,
@@ -46,19 +35,9 @@ from tailback.placement.writers import (
     assignment_for,
     write,
 )
+from tailback.registry import import_parts
 
-PLACEMENTS.register("block")(block.place)
-PLACEMENTS.register("by-switch")(by_switch.place)
-PLACEMENTS.register("round-robin")(round_robin.place_hosts)
-PLACEMENTS.register("round-robin-leaves")(round_robin.place_leaves)
-PLACEMENTS.register("random")(random_permutation.place)
-PLACEMENTS.register("rcm")(rcm.place)
-PLACEMENTS.register("metis")(metis.place)
-PLACEMENTS.register("incremental")(incremental.place)
-PLACEMENTS.register("shift")(shift.place)
-PLACEMENTS.register("tile")(tile.place)
-PLACEMENTS.register("tile2")(tile.place_two_levels)
-PLACEMENTS.register("file")(file.place)
+import_parts(__name__, __path__)
 
 __all__ = [
     "PLACEMENTS",

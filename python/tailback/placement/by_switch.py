@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.options import Options, refuse_unknown
 from tailback.placement.problem import PlacementProblem
 
 
+@PLACEMENTS.register("by-switch")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Rank after rank, the hosts of one leaf switch after those of another.
 

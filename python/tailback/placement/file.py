@@ -13,6 +13,7 @@ from tailback.io.input_files import text_content
 from tailback.io.manifest import require_unchanged
 from tailback.names.hosts import HostNames, two_spellings
 from tailback.placement import options as read
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.hostlist import HostLine, HostList, host_list
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
@@ -28,6 +29,7 @@ _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.AS
 _COMMENT = re.compile("#|//")
 
 
+@PLACEMENTS.register("file")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reads an Open MPI rankfile, a list of hosts, a CSV of ranks and hosts, or a Cray rank order.
 

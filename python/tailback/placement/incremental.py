@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.placement import options as read
-from tailback.placement.assign import assign_slots, check_slots
+from tailback.placement.assign import PLACEMENTS, assign_slots, check_slots
 from tailback.placement.cells import Cells, cells_of, group_leaves, slots_in_leaves
 from tailback.placement.graph import Graph
 from tailback.placement.options import Options
@@ -19,6 +19,7 @@ from tailback.placement.swaps import SearchLimits, SwapSearch
 NAMES = ("start", "start_options", "depth", "partners", "pods", "congestion_weight")
 
 
+@PLACEMENTS.register("incremental")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Kernighan–Lin swaps from a start placement, weighted by measured congestion if known.
 

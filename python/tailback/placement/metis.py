@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.placement import options as read
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.cells import Cells, assign_leaves, cells_of, group_leaves, slots_in_leaves
 from tailback.placement.graph import Graph
 from tailback.placement.options import Options
@@ -14,6 +15,7 @@ from tailback.placement.problem import PlacementProblem
 from tailback.placement.swaps import SearchLimits, SwapSearch
 
 
+@PLACEMENTS.register("metis")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Ranks with much mutual traffic under one leaf, such leaves in one pod (METIS).
 

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.options import Options, refuse_unknown
 from tailback.placement.problem import PlacementProblem
 
 
+@PLACEMENTS.register("rcm")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Reverse Cuthill–McKee order of the ranks on the slots in allocation order.
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.options import Options, refuse_unknown
 from tailback.placement.problem import PlacementProblem, first_appearance
 
 
+@PLACEMENTS.register("round-robin")
 def place_hosts(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """One rank on each host in turn (cyclic), in allocation order."""
     refuse_unknown("round-robin", options)
     return _deal(problem, problem.slot_host)
 
 
+@PLACEMENTS.register("round-robin-leaves")
 def place_leaves(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """One rank under each leaf switch in turn, hosts of a leaf in allocation order."""
     refuse_unknown("round-robin-leaves", options)

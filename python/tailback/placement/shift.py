@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError, nearest
 from tailback.placement import options as read
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem, first_appearance
 
@@ -14,6 +15,7 @@ MAX_WORK = 200_000_000
 """Maximum number of rank pairs times shifts to examine; beyond it, only evenly spaced shifts."""
 
 
+@PLACEMENTS.register("shift")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Ranks as in ``block``, but from a later host, wrapping around the allocation.
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
 from tailback.placement import options as read
+from tailback.placement.assign import PLACEMENTS
 from tailback.placement.cells import Cells, cells_of
 from tailback.placement.graph import Graph
 from tailback.placement.grid import bytes_by_dimension, coordinates, infer_grid
@@ -26,6 +27,7 @@ MAX_SHAPES = 24
 """Box shapes that are evaluated with the actual traffic, smallest surface first."""
 
 
+@PLACEMENTS.register("tile")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Boxes of the ranks' grid, one on each leaf (one-level geometric tiling).
 
@@ -42,6 +44,7 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     return _Filler(problem, cells, grid).fill((cells.leaf, cells.host))
 
 
+@PLACEMENTS.register("tile2")
 def place_two_levels(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     """Boxes of the ranks' grid on pods, and in each smaller boxes on leaves (two-level tiling).
 

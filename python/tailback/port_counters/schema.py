@@ -27,6 +27,10 @@ class CounterError(TailbackError):
     """Port counters that cannot be read, or that do not hold what an analysis needs."""
 
 
+LID_NAME: Final = "lid {}"
+"""Name of a device of which a source states the local identifier only."""
+
+
 @unique
 class Flag(IntFlag):
     """Properties of a reading or an interval; the ``flags`` column is their sum.

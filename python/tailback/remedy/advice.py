@@ -71,9 +71,7 @@ def recommend(
     placement = _quickest([c for c in effective if c.kind == "placement"])
     advice = _advice(diagnosis, candidates, now, helped=remedy is not None)
     if before is not None:
-        advice = " ".join(
-            filter(None, (advice, _harmful_changes(diagnosis.cause, candidates, before)))
-        )
+        advice += _harmful_changes(diagnosis.cause, candidates, before)
     avoid = _avoid(diagnosis)
     if remedy is None or before is None:
         if not advice:
@@ -81,7 +79,7 @@ def recommend(
         # Use the simulated reference, as when a candidate helps.
         without_remedy = run.elapsed_ps if before is None else before.elapsed_ps
         return Remedy(
-            action=advice,
+            actions=advice,
             placement="",
             before_ps=without_remedy,
             after_ps=without_remedy,
@@ -92,7 +90,7 @@ def recommend(
             avoid=avoid,
         )
     return Remedy(
-        action=_action(
+        actions=_actions(
             remedy, placement, effective, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
         ),
         name=remedy.name,
@@ -128,27 +126,27 @@ def _quickest(candidates: Sequence[Candidate]) -> Candidate | None:
     return min(candidates, key=lambda c: (c.elapsed_ps, c.name), default=None)
 
 
-def _action(
+def _actions(
     remedy: Candidate,
     placement: Candidate | None,
     effective: Sequence[Candidate],
-    advice: str,
+    advice: tuple[str, ...],
     before: Candidate,
     kind_of_cause: Kind | None,
-) -> str:
-    """The sentences of a remedy that helps."""
+) -> tuple[str, ...]:
+    """The actions of a remedy that helps."""
     if remedy.kind == "placement":
-        out = [advice, use_placement(remedy, before, meanwhile=bool(advice))]
+        out = [*advice, use_placement(remedy, before, meanwhile=bool(advice))]
     else:
         by_operators = remedy.kind not in (kind_of_cause, *USER_KINDS)
         change = apply_change(remedy, before, by_operators=by_operators)
-        out = [advice if remedy.kind not in (kind_of_cause, "combined") else "", change]
+        out = [*(advice if remedy.kind not in (kind_of_cause, "combined") else ()), *change]
         if placement is not None and remedy.kind != "combined":
             out.append(use_placement(placement, before, meanwhile=True))
     best = _quickest([c for c in effective if c.kind not in USER_KINDS and c is not remedy])
     if best is not None and remedy.kind in USER_KINDS:
         out.append(operators_could(best, before))
-    return " ".join(filter(None, out))
+    return tuple(out)
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
@@ -165,41 +163,43 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
     )
 
 
-def _harmful_changes(cause: Cause, candidates: Sequence[Candidate], before: Candidate) -> str:
+def _harmful_changes(
+    cause: Cause, candidates: Sequence[Candidate], before: Candidate
+) -> tuple[str, ...]:
     """Changes that should remove the cause but are proved to make things worse."""
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
-        return ""  # There are many placements. A worse one does not rule out the others.
+        return ()  # There are many placements. A worse one does not rule out the others.
     worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
-    return makes_it_worse(worse, before) if worse else ""
+    return (makes_it_worse(worse, before),) if worse else ()
 
 
 def _advice(
     diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, *, helped: bool
-) -> str:
-    """Advice besides a change of the placement; empty if there is none."""
+) -> tuple[str, ...]:
+    """Advice besides a change of the placement."""
     cause = diagnosis.cause
     main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
-        return "" if main_finding is None or helped else main_finding.advice
+        return () if main_finding is None or helped else (main_finding.advice,)
     if cause == "placement":
         if helped:
-            return ""
+            return ()
         tried = [c for c in candidates if c.kind == "placement" and c.proved and c.name != now]
         if not tried:
             return (
                 main_finding.advice
                 if main_finding is not None
-                else "Try other placements of the ranks."
+                else "Try other placements of the ranks.",
             )
-        return placements_do_not_help(len(tried))
+        return (placements_do_not_help(len(tried)),)
     if cause == "slow-link" and diagnosis.slow_links:
         shown = diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
-        return check_cables(shown, single=len(diagnosis.slow_links) == 1)
+        return (check_cables(shown, single=len(diagnosis.slow_links) == 1),)
     if main_finding is None:
-        return ""
+        return ()
     where = [link.name for link in main_finding.links[:3]] if cause == "other-traffic" else []
-    return f"{main_finding.advice} {links_to_avoid(where)}" if where else main_finding.advice
+    return (main_finding.advice, links_to_avoid(where)) if where else (main_finding.advice,)
 
 
 def gain(candidate: Candidate, before: Candidate) -> float:
@@ -227,11 +227,11 @@ def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = 
     )
 
 
-def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool) -> str:
-    """Advice to change the program or the network."""
+def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool) -> tuple[str, ...]:
+    """Advice to change the program or the network, its gain, and what it assumes."""
     who = "For the network's operators: " if by_operators else ""
-    assumed = f" This assumes that {candidate.assumes}." if candidate.assumes else ""
-    return f"{who}{candidate.action} This takes {saves(candidate, before)}.{assumed}"
+    assumed = (f"This assumes that {candidate.assumes}.",) if candidate.assumes else ()
+    return f"{who}{candidate.action}", f"This takes {saves(candidate, before)}.", *assumed
 
 
 def operators_could(candidate: Candidate, before: Candidate) -> str:

@@ -12,12 +12,12 @@ from tailback.report.attribution import (
     to_json,
     to_table,
 )
+from tailback.report.coverage import coverage, shown_coverage
 from tailback.report.difference import call_site_changes, change_table
 from tailback.report.export import export_figures, make_case, same_fabric
 from tailback.report.figure import FIGURES, Options, canvas, draw, figure, render, style
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.figures.congested_fraction import draw_congestion
-from tailback.report.figures.how_sure import coverage, shown_coverage
 from tailback.report.html import render_report, write_comparison, write_report
 from tailback.report.scales import FAINT, INK, MUTED, colormap
 

@@ -375,7 +375,7 @@ class _BundleGraph:
 
 def bundles(run: Run) -> NDArray[np.int64]:
     """Number of the bundle of each link, shape (L,)."""
-    return np.asarray(LinkTopology.of(run.tables).bundle, np.int64)
+    return np.asarray(LinkTopology.of(run).bundle, np.int64)
 
 
 def bundle_name(trees: Trees, bundle: int) -> str:

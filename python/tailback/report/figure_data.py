@@ -26,6 +26,7 @@ from tailback.report.rank_timeline import RankTimeline
 from tailback.report.time_at_link import samples_by_time_at_link
 from tailback.run.run import Run
 from tailback.telemetry.estimate import (
+    SUMS,
     congested_excess,
     contrast_excess,
     fraction_interval,
@@ -38,16 +39,6 @@ from tailback.telemetry.shrinkage import Shrunk, beyond_one, shrink
 
 MIN_SAMPLES = 20
 """Hop samples from which a link's congested fraction is drawn in aggregates that keep extremes."""
-
-SUMS = (
-    "hop_samples",
-    "hop_weight",
-    "hop_variance",
-    "hop_bytes",
-    "congested_samples",
-    "congested_weight",
-    "congested_variance",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +251,7 @@ class FigureData:
     @cached_property
     def bundle(self) -> Ints:
         """Bundle of each link: links among which routing spreads the same traffic, shape (L,)."""
-        return np.asarray(LinkTopology.of(self.run.tables).bundle, np.int64)
+        return np.asarray(LinkTopology.of(self.run).bundle, np.int64)
 
     @cached_property
     def kind(self) -> Ints:
@@ -393,20 +384,6 @@ class FigureData:
         used = self.windows.join(chosen.select("window").unique(), on="window", how="semi")
         duration = float(used["length_ps"].sum()) if used.height else float(self.run.elapsed_ps)
         return load_of(columns, duration, self.bundle, self.kind, shared=self.shared)
-
-    def load_by_window(self, links: NDArray[np.bool_]) -> LinkLoad:
-        """Loads of the links together in each window, by the time at the link, shape (W,)."""
-        chosen = self.samples_by_link_time.filter(
-            pl.col("link").is_in(np.flatnonzero(links).tolist())
-        )
-        total = chosen.group_by("window").agg(pl.col(name).sum() for name in SUMS)
-        index = np.searchsorted(self.windows["window"].to_numpy(), total["window"].to_numpy())
-        columns = []
-        for name in SUMS:
-            dense = np.zeros(self.windows.height)
-            dense[index] = total[name].to_numpy()
-            columns.append(dense)
-        return load_of(columns, float(self.windows["length_ps"].sum()), shared=self.shared)
 
     @cached_property
     def truth(self) -> LinkTruth | None:

@@ -7,41 +7,39 @@ drawing differs.
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.diagnosis.link_directions import AXES
 from tailback.diagnosis.model import Diagnosis, Status, Times, WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name
 from tailback.evidence.split import PART_NAMES
-from tailback.fabric.topologies import parse
-from tailback.fabric.topologies.dragonfly import Grouped
 from tailback.names.display import shorten
+from tailback.report.coverage import coverage_sentence, shown_coverage
 from tailback.report.difference import (
     MAX_DEVIATION,
+    LinkDeviations,
     call_site_changes,
     compared,
     link_deviations,
     pair_changes,
 )
 from tailback.report.figure_data import FigureCase, FigureData
-from tailback.report.figures.change_rank_matrix import distances
-from tailback.report.figures.how_sure import POINTS, TIER_COLOURS, coverage_sentence, shown_coverage
-from tailback.report.figures.torus_rings import dims_of, ring_of
+from tailback.report.grids import groups, rings, slices
 from tailback.report.layout import tier_direction_name
 from tailback.report.packing import Packer
+from tailback.report.rank_pairs import distances
 from tailback.report.scales import CAUSE_COLOURS, INK, KIND_COLOURS, MUTED
 from tailback.report.timeline import Timeline
 from tailback.units import format_time, percent
 
+POINTS = 400
+TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
 BEST, OTHER = "#1f7a4d", "#b4bcc6"
 LESS, MORE = "#3f74b5", "#b5662b"
-SLICES = 12
 SMALL = 0.005
 """Share of the measured time below which a part is combined with others."""
 LINES = 14
@@ -315,16 +313,22 @@ def column_figures(case: FigureCase) -> dict[str, Any]:
 
     Columns at ``labels``, one value for each series, side by side or ``stacked``.
     """
+    both = compared(case)
+    pairs = pair_changes(*both) if both else None
+    deviations = link_deviations(case)
     figures = {
-        "samples": _samples(case.observed),
+        "samples": sample_columns(case.observed),
         "distance_histogram": distance_columns(case),
-        "change_distance": _distance_change(case),
-        "change_how_sure": _deviations(case),
+        "change_distance": None
+        if pairs is None or pairs.height == 0
+        else distance_change_columns(pairs),
+        "change_how_sure": None if deviations is None else deviation_columns(deviations),
     }
     return {name: figure for name, figure in figures.items() if figure}
 
 
-def _samples(evidence: FigureData) -> dict[str, Any] | None:
+def sample_columns(evidence: FigureData) -> dict[str, Any] | None:
+    """Links by their number of samples, in bins that double."""
     if not evidence.measured:
         return None
     samples = evidence.load().samples
@@ -418,11 +422,8 @@ def _shares(
     return sums["hops"].to_numpy(), size / max(size.sum(), 1.0), mean
 
 
-def _distance_change(case: FigureCase) -> dict[str, Any] | None:
-    both = compared(case)
-    pairs = pair_changes(*both) if both else None
-    if pairs is None or pairs.height == 0:
-        return None
+def distance_change_columns(pairs: pl.DataFrame) -> dict[str, Any]:
+    """Change of the share of bytes by the number of switches visited."""
     hops, change = distances(pairs)
     return {
         "labels": [str(hop) for hop in hops],
@@ -437,10 +438,8 @@ def _distance_change(case: FigureCase) -> dict[str, Any] | None:
     }
 
 
-def _deviations(case: FigureCase) -> dict[str, Any] | None:
-    deviations = link_deviations(case)
-    if deviations is None:
-        return None
+def deviation_columns(deviations: LinkDeviations) -> dict[str, Any]:
+    """Links by their change in standard errors, and how many there were without any."""
     score = deviations.score
     edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 33)
     counts, _ = np.histogram(score, edges)
@@ -491,11 +490,7 @@ def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
     """Packets that arrived in each frame, and congested ones by tier and direction."""
     evidence = course.evidence
     tiers = []
-    for tier, direction in evidence.tier_directions:
-        chosen = (evidence.tier == tier) & (evidence.direction == direction)
-        sums = course.sums(chosen)
-        if not sums.samples.any():
-            continue
+    for tier, direction, sums in course.tiers():
         low, high = sums.interval(hashed=evidence.hashed)
         tiers.append(
             {
@@ -511,115 +506,26 @@ def course_sums(packer: Packer, course: Timeline) -> dict[str, Any]:
     return {"tiers": tiers, "bytes": packer.add(course.delivered_bytes(), "f4")}
 
 
-def grids(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
+def grid_figures(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     """Tori as rings and slices, dragonflies as groups: cells, each with its links.
 
     ``cell`` and ``link`` are pairs: a cell shows the worst of its links.
     """
-    dims = dims_of(evidence)
-    if dims is not None:
-        return {
-            "kind": "torus",
-            "grids": [*_rings(packer, evidence, dims), *_slices(packer, evidence, dims)],
+    kind, pictures = "torus", [*rings(evidence), *slices(evidence)]
+    if not pictures:
+        pairs = groups(evidence)
+        kind, pictures = "dragonfly", [] if pairs is None else [pairs]
+    packed = [
+        {
+            "name": grid.name,
+            "rows": grid.shape[0],
+            "columns": grid.shape[1],
+            "x": grid.axes[0],
+            "y": grid.axes[1],
+            "cell": packer.add(grid.cell, "u4"),
+            "link": packer.add(grid.link, "u4"),
+            "wide": grid.wide,
         }
-    section = evidence.run.scenario.fabric.topology
-    if section is None or not isinstance(parse(section), Grouped):
-        return None
-    src, dst = _switches(evidence)
-    inner = np.flatnonzero((src >= 0) & (dst >= 0))
-    group = evidence.run.tables["switches"]["pod"].to_numpy().astype(np.int64)
-    count = int(group.max(initial=0)) + 1
-    cell = group[src[inner]] * count + group[dst[inner]]
-    name = "worst link between two groups; diagonal: within the group"
-    return {
-        "kind": "dragonfly",
-        "grids": [
-            _grid(packer, name, (count, count), ("to group", "from group"), cell, inner, wide=False)
-        ],
-    }
-
-
-def _grid(
-    packer: Packer,
-    name: str,
-    shape: tuple[int, int],
-    axes: tuple[str, str],
-    cell: NDArray[np.int64],
-    link: NDArray[np.int64],
-    *,
-    wide: bool,
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "rows": shape[0],
-        "columns": shape[1],
-        "x": axes[0],
-        "y": axes[1],
-        "cell": packer.add(cell, "u4"),
-        "link": packer.add(link, "u4"),
-        "wide": wide,
-    }
-
-
-def _rings(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[str, Any]]:
-    out = []
-    for dimension, size in enumerate(dims):
-        name = AXES[dimension]
-        for step, sign in ((1, "+"), (-1, "-")):
-            link, ring, position = ring_of(evidence, dims, dimension, step)
-            count = prod(dims) // size
-            # The longer side lies, as a window is wider than it is high: cells are no thin lines.
-            long, short = (f"position along {name}", position, size), ("ring", ring, count)
-            if count > size:
-                long, short = short, long
-            out.append(
-                _grid(
-                    packer,
-                    f"{name}{sign}: {count} rings",
-                    (short[2], long[2]),
-                    (long[0], short[0]),
-                    short[1] * long[2] + long[1],
-                    link,
-                    wide=True,
-                )
-            )
-    return out
-
-
-def _slices(packer: Packer, evidence: FigureData, dims: list[int]) -> list[dict[str, Any]]:
-    if len(dims) < 2:
-        return []
-    src, _ = _switches(evidence)
-    inner = np.flatnonzero((src >= 0) & ~evidence.links["to_node"].to_numpy())
-    plane = dims[0] * dims[1]
-    number = src[inner] // plane
-    met = np.bincount(number, evidence.load().congested_weight[inner], prod(dims) // plane)
-    out = []
-    for chosen in sorted(np.argsort(-met, kind="stable")[:SLICES].tolist()):
-        mine = number == chosen
-        at, parts = chosen, []
-        for axis, size in zip(AXES[2:], dims[2:], strict=False):
-            parts.append(f"{axis}={at % size}")
-            at //= size
-        name = f"slice {', '.join(parts)}" if parts else "all: worst link that leaves a switch"
-        out.append(
-            _grid(
-                packer,
-                name,
-                (dims[1], dims[0]),
-                ("X", "Y"),
-                src[inner][mine] % plane,
-                inner[mine],
-                wide=False,
-            )
-        )
-    return out
-
-
-def _switches(evidence: FigureData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Switches at both ends of each link, negative for a node."""
-    n_nodes = evidence.run.tables["nodes"].height
-    return (
-        evidence.links["src"].to_numpy().astype(np.int64) - n_nodes,
-        evidence.links["dst"].to_numpy().astype(np.int64) - n_nodes,
-    )
+        for grid in pictures
+    ]
+    return {"kind": kind, "grids": packed} if packed else None

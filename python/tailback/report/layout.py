@@ -1,16 +1,20 @@
-"""Positions in the congested-fraction plot: tiers in rows, pods in columns.
+"""Positions of links in the congested-fraction plot and in the raster of ports.
 
-The same coordinates serve the printed figure and the viewer. The unit of x is the pitch of leaves;
-y counts tiers upwards, leaves at 0.
+The same positions serve the printed figures and the viewer. The plot has tiers in rows and pods in
+columns: the unit of x is the pitch of leaves; y counts tiers upwards, leaves at 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tailback.report.figure_data import FigureData
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,3 +201,82 @@ def tier_direction_name(tier: int, direction: str, flat: bool = False) -> str:
     if direction == "flat":
         return f"{low} ↔ {low}"
     return f"{low} → {high}" if direction == "up" else f"{high} → {low}"
+
+
+BLOCK_ROWS = 48
+"""A block with more switches than this is cut into several, so that no block is a thin strip."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Switches of one tier and pod.
+
+    Attributes:
+        band: Name of the band: that of a tier, or ``hosts → leaf``.
+        pod: Its pod, -1 for none.
+        switches: The switches, one a row.
+        ports: Number of columns; column c is port ``first_port + c``.
+        first_port: Port of the first column.
+        cells: Link of each cell, -1 where there is no cable, shape (rows, ports).
+    """
+
+    band: str
+    pod: int
+    switches: NDArray[np.int64]
+    ports: int
+    first_port: int
+    cells: NDArray[np.int64]
+
+
+def blocks(evidence: FigureData) -> list[list[Block]]:
+    """All links as bands of blocks, the top tier first, injection links last.
+
+    A link is drawn at the switch and port it leaves. The injection link of a host leaves no switch.
+    A separate band shows it at the port at which it arrives.
+    """
+    tables = evidence.run.tables
+    tier = tables["switches"]["tier"].to_numpy().astype(np.int64)
+    pod = tables["switches"]["pod"].to_numpy().astype(np.int64)
+    links, n_nodes = evidence.links, tables["nodes"].height
+    out: list[list[Block]] = []
+    number = np.arange(evidence.n_links)
+    src = links["src"].to_numpy().astype(np.int64) - n_nodes
+    dst = links["dst"].to_numpy().astype(np.int64) - n_nodes
+    src_port, dst_port = links["src_port"].to_numpy(), links["dst_port"].to_numpy()
+    leaving = src >= 0
+    for level in sorted(set(tier.tolist()), reverse=True):
+        here = tier == level
+        chosen = leaving & here[np.maximum(src, 0)]
+        band = switch_tier_name(level, evidence.flat)
+        out.append(_band(band, here, pod, src[chosen], src_port[chosen], number[chosen]))
+    chosen = (src < 0) & (dst >= 0)
+    attached = np.zeros(len(tier), bool)
+    attached[dst[chosen]] = True
+    band = f"hosts → {switch_tier_name(0, evidence.flat)}"
+    out.append(_band(band, attached, pod, dst[chosen], dst_port[chosen], number[chosen]))
+    return [band for band in out if band]
+
+
+def _band(
+    name: str,
+    here: NDArray[np.bool_],
+    pod: NDArray[np.int64],
+    switch: NDArray[np.int64],
+    port: NDArray[np.uint32],
+    link: NDArray[np.int64],
+) -> list[Block]:
+    if len(link) == 0:
+        return []
+    first, last = int(port.min()), int(port.max())
+    out = []
+    for number in sorted(set(pod[here].tolist()), key=lambda p: (p < 0, p)):
+        members = np.flatnonzero(here & (pod == number))
+        for start in range(0, len(members), BLOCK_ROWS):
+            rows = members[start : start + BLOCK_ROWS]
+            place = np.full(len(here), -1)
+            place[rows] = np.arange(len(rows))
+            cells = np.full((len(rows), last - first + 1), -1, np.int64)
+            mine = place[switch] >= 0
+            cells[place[switch[mine]], port[mine].astype(np.int64) - first] = link[mine]
+            out.append(Block(name, number, rows, last - first + 1, first, cells))
+    return out

@@ -11,10 +11,16 @@ from tailback.evidence.split import PART_NAMES
 from tailback.report.attribution import line_name
 from tailback.report.difference import pair_changes
 from tailback.report.figure_data import FigureData
-from tailback.report.figures.change_rank_matrix import MAX_HOP_CHANGE, moved
-from tailback.report.figures.rank_matrix import RankOrder, binned, order_of
 from tailback.report.layout import tier_direction_name
 from tailback.report.packing import Packer, shares
+from tailback.report.rank_pairs import (
+    MAX_HOP_CHANGE,
+    RankOrder,
+    binned,
+    byte_limits,
+    moved,
+    order_of,
+)
 from tailback.report.rank_timeline import WAITS, RankTimeline
 from tailback.report.scales import KIND_COLOURS
 from tailback.report.timeline import Timeline, embedded_samples
@@ -99,8 +105,7 @@ def matrix_data(packer: Packer, evidence: FigureData) -> dict[str, Any] | None:
     if matrix is None:
         return None
     cells, order = matrix
-    most = max(float(cells.max()), 10.0)
-    least = max(most / 1e4, 1.0)
+    least, most = byte_limits(float(cells.max()))
     with np.errstate(divide="ignore"):
         level = 1 + 254 * np.log(np.maximum(cells, least) / least) / np.log(most / least)
     steps = np.where(cells > 0, np.round(level), 0)

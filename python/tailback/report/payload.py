@@ -16,16 +16,14 @@ from tailback.report.figure_specs import (
     bar_figures,
     column_figures,
     course_sums,
-    grids,
+    grid_figures,
     truth_points,
 )
-from tailback.report.figures.change_link_time import band_changes
-from tailback.report.figures.fabric_raster import Block, blocks
 from tailback.report.flame import Frame, by_kind, prune_frames, sort_frames, title
-from tailback.report.layout import switch_tier_name, tier_direction_name
+from tailback.report.layout import Block, blocks, switch_tier_name, tier_direction_name
 from tailback.report.linked_views import course_data, matrix_data, moved_pairs, ranks_data
 from tailback.report.packing import Packer, shares
-from tailback.report.timeline import Timeline, timelines_with_equal_frames
+from tailback.report.timeline import Timeline, band_changes, timelines_with_equal_frames
 
 PHASES_CARRIED = 24
 """Phases in the selector: the heaviest ones. The report says so when there are more."""
@@ -92,7 +90,7 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
         "bars": bar_figures(case),
         "columns": column_figures(case),
         "points": truth_points(evidence),
-        "grids": grids(packer, evidence),
+        "grids": grid_figures(packer, evidence),
         "scenario": evidence.run.scenario.name,
         "ranks": None
         if case.ranks is None

@@ -11,7 +11,7 @@ import polars as pl
 
 from tailback.arrays import Ints
 from tailback.evidence.one_sided import fence_numbers, synchronises
-from tailback.evidence.split import PARTS, kind_of_rest
+from tailback.evidence.split import COMPLETIONS, PARTS, kind_of_rest
 from tailback.run.run import Run
 
 WINDOWS = 200
@@ -212,7 +212,7 @@ class _Intervals:
         end = begin + waits["value_ps"].to_numpy()
         self._add_intervals(self.rank[row], kind, begin, end)
         start, stop = self.enter.copy(), self.leave.copy()
-        late = waits["kind"].str.ends_with("_completion").to_numpy()
+        late = waits["kind"].is_in(COMPLETIONS).to_numpy()
         np.maximum.at(start, row[~late], end[~late])
         np.minimum.at(stop, row[late], begin[late])
         self._add_intervals(self.rank, self._kinds_of_rest(), start, stop)

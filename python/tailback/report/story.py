@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -116,11 +115,7 @@ def _program(
     if lines and roots:
         # One line may congest several groups of links.
         calls = dict.fromkeys(
-            Item(
-                line.line if line.phase in line.line else f"{line.phase}: {line.line}",
-                f"#waiting?{urlencode({'phase': line.phase})}",
-            )
-            for line in lines
+            Item(line.line, f"#waiting?{urlencode({'phase': line.phase})}") for line in lines
         )
         return Step("Phase and call", list(calls)[:SHOWN])
     phases = [
@@ -135,21 +130,12 @@ def _program(
     return Step("Phase", [Item(*pair) for pair in zip(phases, addresses, strict=False)])
 
 
-_SENTENCE = re.compile(r"(?<=[a-z0-9)%][.]) (?=[A-Z])")
-
-
 def _remedy(remedy: Remedy | None) -> Step | None:
-    """The remedy's first sentence, and its saving if that sentence does not name it."""
+    """The first action of the remedy, and what it saves."""
     if remedy is None:
         return None
-    first = _SENTENCE.split(remedy.action)[0]
-    if not remedy.name or remedy.gain <= 0:
-        return Step("Remedy", [Item(first, "#remedy")])
-    times = f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
-    if remedy.name in first:
-        return Step("Remedy", [Item(first, "#remedy")], times)
-    return Step(
-        "Remedy",
-        [Item(first, "#remedy")],
-        f"{remedy.name}: {percent(remedy.gain)} less time, {times}",
-    )
+    note = ""
+    if remedy.name:
+        times = f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
+        note = f"{remedy.name}: {percent(remedy.gain)} less time, {times}"
+    return Step("Remedy", [Item(remedy.actions[0], "#remedy")], note)

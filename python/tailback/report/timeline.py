@@ -6,6 +6,7 @@ static raster and the interactive one read the same cells.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,8 +14,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.report.figure_data import SUMS, FigureData, LinkLoad, load_of
+from tailback.report.figure_data import FigureData, LinkLoad, load_of
 from tailback.report.time_at_link import places_of
+from tailback.telemetry.estimate import SUMS
 from tailback.telemetry.shrinkage import MIN_SAMPLES, shrink
 
 FRAMES = 200
@@ -167,6 +169,14 @@ class Timeline:
         span = float(self.edges_ps[-1] - self.edges_ps[0]) if self.frames else 0.0
         return load_of(columns, span, shared=self.evidence.shared)
 
+    def tiers(self) -> Iterator[tuple[int, str, LinkLoad]]:
+        """Tier, direction and loads in each frame of the links together; those with samples."""
+        evidence = self.evidence
+        for tier, direction in evidence.tier_directions:
+            load = self.sums((evidence.tier == tier) & (evidence.direction == direction))
+            if load.samples.any():
+                yield tier, direction, load
+
     def delivered_bytes(self) -> NDArray[np.float64]:
         """Bytes that arrived at hosts in each frame, shape (F,)."""
         into = pl.Series(np.flatnonzero(self.evidence.links["to_node"].to_numpy()))
@@ -242,6 +252,23 @@ def timelines_with_equal_frames(runs: list[FigureData]) -> list[Timeline]:
         course if course.frames == frames else Timeline(course.evidence, frames)
         for course in courses
     ]
+
+
+def band_changes(before: Timeline, after: Timeline) -> list[TimelineBand]:
+    """Bands of two aligned courses with the change of their cells.
+
+    A row that one run does not use in a frame counts as 0 there. It is NaN where neither run uses
+    it, or where one has too few samples.
+    """
+    out = []
+    for earlier, other in zip(before.bands, after.bands, strict=True):
+        cells = [np.where(band.used, band.cells, 0.0) for band in (earlier, other)]
+        used = earlier.used | other.used
+        change = np.where(used, cells[1] - cells[0], np.nan)
+        out.append(
+            TimelineBand(earlier.tier, earlier.direction, change, earlier.links, earlier.row, used)
+        )
+    return out
 
 
 def embedded_samples(course: Timeline) -> tuple[pl.DataFrame, int]:

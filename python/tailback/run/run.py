@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,13 +189,16 @@ class Run:
             except RunError as error:
                 raise error.located(file) from None
         summary, notes = provenance.get("summary"), provenance.get("notes")
-        try:
-            check_summary(summary, notes)
-            check_tables(tables)
-        except RunError as error:
-            table = error.place is not None and ".parquet" in error.place
-            error.remedy = _RERUN
-            raise error.located(path if table else path / "run.json") from None
+        checks = (
+            (path / "run.json", partial(check_summary, summary, notes)),
+            (path, partial(check_tables, tables)),
+        )
+        for file, check in checks:
+            try:
+                check()
+            except RunError as error:
+                error.remedy = _RERUN
+                raise error.located(file) from None
         # The digest leaves out the final newline.
         digest = hashlib.sha256(text.removesuffix(b"\n")).hexdigest()
         if provenance.get("scenario_sha256") != digest:

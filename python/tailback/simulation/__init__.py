@@ -15,7 +15,6 @@ from tailback.simulation.fluid import (
     make_fluid_evaluate,
     simulate_fluid,
 )
-from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario, fitting_size, load_fabric, prepare
 from tailback.simulation.probes import ProbeSettings
 from tailback.simulation.routes import Routes, other_rules, routes_for
@@ -36,7 +35,6 @@ __all__ = [
     "EngineSettings",
     "FlowControlSettings",
     "FluidOptions",
-    "KnownRuns",
     "PacingSettings",
     "PreparedScenario",
     "ProbeSettings",

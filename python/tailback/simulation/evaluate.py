@@ -11,10 +11,10 @@ from tailback.run.run import Run
 from tailback.scenario.model import Scenario
 from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
-from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.parallel.task_folder import TaskFolder
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings, probes_of
+from tailback.simulation.run_cache import RunCache
 
 INSTANT: dict[str, Any] = {
     "send_delay_ps": 0,
@@ -47,7 +47,6 @@ def make_evaluate(
     *,
     threads: int | None = None,
     simulated: Iterable[tuple[Change, Run]] = (),
-    coarse: int | None = None,
     tasks: TaskFolder | None = None,
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
@@ -60,11 +59,9 @@ def make_evaluate(
         threads: As in :func:`tailback.simulation.simulate`.
         simulated: Runs of changes that were simulated already. The run of ``prepared`` as it is,
             with telemetry, has the key ``Change(measure=True)``.
-        coarse: Simulate packets of this many bytes (docs/explanation/approximations.md).
         tasks: Where announced changes are put for workers.
     """
-    prepared = prepared if coarse is None else prepared.with_coarse_packets(coarse)
-    runs = KnownRuns(prepared)
+    runs = RunCache(prepared)
     for change, run in simulated:
         runs.keep(change, run)
     if tasks is not None:
@@ -83,7 +80,7 @@ class PacketEvaluation:
     """
 
     simulate: Evaluate
-    runs: KnownRuns
+    runs: RunCache
     tasks: TaskFolder | None = None
     _pending: dict[Hashable, int] = field(default_factory=dict)
 

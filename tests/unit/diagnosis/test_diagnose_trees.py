@@ -114,7 +114,7 @@ def test_endpoint_tree_reaches_back_to_the_up_links() -> None:
 
 
 def test_bundles_are_what_routing_spreads_over() -> None:
-    t = LinkTopology.of(placement_run().tables)
+    t = LinkTopology.of(placement_run())
     assert len({int(t.bundle[e]) for e in ups(0)}) == 1
     assert len({int(t.bundle[e]) for e in downs(0)}) == 1
     assert t.bundle[ups(0)[0]] != t.bundle[ups(1)[0]]
@@ -153,7 +153,7 @@ def test_a_phase_may_wait_for_another_phase() -> None:
 
 def test_activity_counts_only_time_of_messages() -> None:
     run = make_run([Flow(0, 8, 20, first=2, last=3), Flow(1, 9, 20, first=6, last=6)], {})
-    activity = MessageActivity(run.tables, LinkTopology.of(run.tables))
+    activity = MessageActivity(run.tables, LinkTopology.of(run))
     links = np.array([eject(8), LINK[leaf(0), spine(0)], eject(5)])
     window = 10_000_000
     active_ps = activity.time_ps(links, np.zeros(3, np.int64), np.full(3, 20 * window))

@@ -610,7 +610,7 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
 
     def advise(diagnosis: Diagnosis) -> Remedy | None:
         assert run.remedy is not None
-        return run.remedy.model_copy(update={"action": f"for {diagnosis.cause}"})
+        return run.remedy.model_copy(update={"actions": (f"for {diagnosis.cause}",)})
 
     verdict = explained(run, measured(100), advise=advise)
     assert verdict.cause == "placement"

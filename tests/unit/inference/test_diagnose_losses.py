@@ -27,7 +27,7 @@ QUICK = Flow(5, HOSTS + 5, 30, first=0, last=0)
 
 
 def lost(run: Run) -> MessageDelays:
-    delays = message_delays(run, LinkTopology.of(run.tables))
+    delays = message_delays(run, LinkTopology.of(run))
     assert delays is not None
     return delays
 
@@ -162,5 +162,5 @@ def test_eight_senders_make_it_many_to_one(senders: int, advice: str) -> None:
 
 def test_a_run_without_a_log_has_no_losses() -> None:
     run = endpoint_run(log=False)
-    assert message_delays(run, LinkTopology.of(run.tables)) is None
+    assert message_delays(run, LinkTopology.of(run)) is None
     assert adapter_load(run).wire_ps.tolist() == [0.0] * NODES

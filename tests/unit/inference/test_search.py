@@ -115,11 +115,9 @@ def explained(
             misfits={"calls": misfit, "sends": misfit, "spread": misfit},
         )
 
-    def make_evaluate(
-        scenario: Any, coarse: int | None = None, **_: Any
-    ) -> Callable[[Change], Any]:
+    def make_simulation(scenario: Any, **_: Any) -> Callable[[Change], Any]:
         def evaluate(change: Change) -> Any:
-            grains.append(coarse)
+            grains.append(scenario.scenario.engine.coarse)
             if change.variation is not None:
                 varied.append(scenario.scenario.engine.injection)
                 return SimpleNamespace(variation=change.variation, adapters_shared=True)
@@ -128,7 +126,7 @@ def explained(
         return evaluate
 
     for module in (search, hypothesis_space):
-        monkeypatch.setattr(module, "make_evaluate", make_evaluate)
+        monkeypatch.setattr(module, "make_simulation", make_simulation)
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
     monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: ())

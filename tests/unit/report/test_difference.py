@@ -23,8 +23,12 @@ from tailback.report import (
 )
 from tailback.report.difference import LinkChange, flame_change, link_change, pair_changes
 from tailback.report.figure_data import LinkLoad
-from tailback.report.figures.change_link_time import aligned, band_changes
-from tailback.report.timeline import Timeline, embedded_samples
+from tailback.report.timeline import (
+    Timeline,
+    band_changes,
+    embedded_samples,
+    timelines_with_equal_frames,
+)
 from tailback.run.run import Run
 from tailback.run.schema import DERIVED
 from tests.factories.cli import simulated
@@ -125,7 +129,7 @@ def test_two_flame_graphs_in_one_keep_both_sums(runs: tuple[Run, Run]) -> None:
 
 
 def test_frames_agree_on_shares_of_time(both: tuple[FigureData, FigureData]) -> None:
-    courses = aligned(*(Timeline(evidence) for evidence in both))
+    courses = timelines_with_equal_frames(list(both))
     assert courses[0].frames == courses[1].frames == both[1].windows.height
     for course in courses:
         step = np.diff(course.edges_ps)

@@ -10,14 +10,10 @@ import polars as pl
 import pytest
 
 from tailback.report import export
+from tailback.report.coverage import coverage, coverage_sentence, shown_coverage
 from tailback.report.figure import Options
 from tailback.report.figure_data import FigureData
-from tailback.report.figures.how_sure import (
-    coverage,
-    coverage_sentence,
-    how_sure,
-    shown_coverage,
-)
+from tailback.report.figures.how_sure import how_sure
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import simulate

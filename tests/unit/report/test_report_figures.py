@@ -29,12 +29,11 @@ from tailback.report import (
     render,
     scales,
 )
-from tailback.report.figure_specs import grids
 from tailback.report.figures.congested_fraction import line_widths
-from tailback.report.figures.dragonfly_groups import between_groups
-from tailback.report.figures.fabric_raster import _rectangles, blocks
-from tailback.report.figures.torus_rings import dims_of, rings
-from tailback.report.packing import Packer
+from tailback.report.figures.fabric_raster import _rectangles
+from tailback.report.grids import groups, rings
+from tailback.report.layout import blocks
+from tailback.report.timeline import Timeline
 from tailback.run.run import Run
 from tailback.run.schema import conform
 from tailback.scenario.model import parse
@@ -240,29 +239,24 @@ def test_raster_stands_at_the_port_it_leaves() -> None:
 
 def test_viewer_rings_follow_the_longer_side() -> None:
     """4 × 3 × 2 switches: 6 rings of 4, 8 of 3 and 12 of 2."""
-    ring_grids = grids(Packer(), other_fabric("torus_rings").observed)
-    assert ring_grids is not None
-    shapes = [
-        (grid["rows"], grid["columns"], grid["x"]) for grid in ring_grids["grids"] if grid["wide"]
-    ]
+    ring_grids = rings(other_fabric("torus_rings").observed)
+    shapes = [(*grid.shape, grid.axes[0]) for grid in ring_grids]
     assert shapes[::2] == [(4, 6, "ring"), (3, 8, "ring"), (2, 12, "ring")]
     assert shapes[1::2] == shapes[::2]
 
 
 def test_rings_show_every_link_of_a_torus_once() -> None:
     evidence = other_fabric("torus_rings").observed
-    dims = [4, 3, 2]
-    assert dims_of(evidence) == dims and dims_of(case().observed) is None
     inner = (evidence.tier > 0) | (evidence.direction == "flat")
     number = np.where(inner, np.arange(evidence.n_links, dtype=float), np.nan)
-    every = [rings(evidence, number, dims, d, step) for d in range(3) for step in (1, -1)]
+    every = [grid.worst(number) for grid in rings(evidence)]
     shown = np.concatenate([cells[~np.isnan(cells)] for cells in every])
     assert sorted(shown.tolist()) == sorted(number[inner].tolist())
     # Of two switches in z, the first has only the way up and the second only the way down.
     up, down = every[4], every[5]
-    assert np.isnan(up[:, 1]).all() and np.isnan(down[:, 0]).all()
+    assert np.isnan(up[1]).all() and np.isnan(down[0]).all()
     # The switch at (1, 0, 0) goes on to (2, 0, 0).
-    link = evidence.links.row(int(every[0][0, 1]), named=True)
+    link = evidence.links.row(int(every[0][1, 0]), named=True)
     assert (link["src_name"], link["dst_name"]) == ("r1-0-0", "r2-0-0")
 
 
@@ -277,7 +271,9 @@ def test_groups_are_joined_by_their_worst_link() -> None:
         if pod.get(link["src_name"]) == 1 and pod.get(link["dst_name"]) == 3
     )
     value[hot["link"]] = 0.7
-    cells = between_groups(evidence, value)
+    grid = groups(evidence)
+    assert grid is not None
+    cells = grid.worst(value)
     assert cells[1, 3] == 0.7 and np.nansum(cells) == pytest.approx(0.7)
 
 
@@ -497,7 +493,7 @@ def test_a_phase_of_known_load_decides_the_course() -> None:
     assert "GB/s" in delivered.get_ylabel()
     evidence = case().observed
     ejection = evidence.links["to_node"].to_numpy()
-    total = evidence.load_by_window(ejection).bytes.sum()
+    total = Timeline(evidence).sums(ejection).bytes.sum()
     assert total == pytest.approx(evidence.load().bytes[ejection].sum())
 
 

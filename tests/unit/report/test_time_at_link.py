@@ -12,40 +12,9 @@ from numpy.typing import NDArray
 from tailback.report import FigureData
 from tailback.report.timeline import Timeline
 from tailback.run.run import Run
-from tailback.scenario.model import parse
-from tailback.simulation import simulate
 from tailback.simulation.decode import decode_samples
-
-SUMS = (
-    "hop_samples",
-    "hop_weight",
-    "hop_variance",
-    "hop_bytes",
-    "congested_samples",
-    "congested_weight",
-    "congested_variance",
-)
-
-
-def stencil(scheme: str) -> Run:
-    """A stencil in four phases, row by row on the hosts: leaf up-links are congested."""
-    pattern = {
-        "kind": "stencil2d",
-        "dims": [8, 16],
-        "size": "2 MiB",
-        "order": ["+x", "+y", "-x", "-y"],
-    }
-    return simulate(
-        parse(
-            {
-                "name": "stencil",
-                "seed": 1,
-                "fabric": {"fat_tree": {"hosts_per_leaf": 16, "leaves": 8, "aggregation": 4}},
-                "job": [{"placement": "block", "pattern": pattern}],
-                "telemetry": {"scheme": scheme},
-            }
-        )
-    )
+from tailback.telemetry.estimate import SUMS
+from tests.factories.probed_runs import stencil
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +72,8 @@ def test_nothing_is_lost_or_added(run: Run) -> None:
 def test_tier_fractions_in_time_stay_below_one(run: Run) -> None:
     """Packets are counted when they reach the queue, as those that meet congestion there are."""
     evidence = FigureData(run)
-    load = evidence.load_by_window((evidence.tier == 1) & (evidence.direction == "up"))
+    chosen = (evidence.tier == 1) & (evidence.direction == "up")
+    load = Timeline(evidence, evidence.windows.height).sums(chosen)
     busy = load.samples >= 100
     assert busy.sum() > 20
     assert np.isfinite(load.fraction[busy]).all()

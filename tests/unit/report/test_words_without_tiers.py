@@ -10,12 +10,11 @@ import pytest
 
 from tailback import load_scenario, simulate
 from tailback.cli import run as tailback
-from tailback.diagnosis.link_directions import GLOBAL, LOCAL, link_directions
+from tailback.diagnosis.link_directions import GLOBAL, LOCAL
+from tailback.diagnosis.topology import LinkTopology
 from tailback.report.figure_data import FigureData
-from tailback.report.figure_specs import grids
-from tailback.report.figures.fabric_raster import blocks
-from tailback.report.layout import tier_direction_name
-from tailback.report.packing import Packer
+from tailback.report.grids import rings, slices
+from tailback.report.layout import blocks, tier_direction_name
 
 TREE = re.compile(r"\b(lea(f|ves)|spines?|(up|down)-?links?|aggregation)\b", re.IGNORECASE)
 
@@ -74,7 +73,7 @@ def test_directions_of_a_torus(tmp_path: Path) -> None:
     words = dict(
         zip(
             run.tables["links"].sort("link").select("src_name", "dst_name").rows(),
-            link_directions(run.tables),
+            LinkTopology.of(run).flat_direction,
             strict=True,
         )
     )
@@ -88,7 +87,7 @@ def test_directions_of_a_torus(tmp_path: Path) -> None:
 def test_links_of_a_dragonfly(tmp_path: Path) -> None:
     run = simulate(load_scenario(written(tmp_path, DRAGONFLY)))
     links = run.tables["links"].sort("link").select("src_name", "dst_name").rows()
-    for (src, dst), word in zip(links, link_directions(run.tables), strict=True):
+    for (src, dst), word in zip(links, LinkTopology.of(run).flat_direction, strict=True):
         if src[0] == dst[0] == "g":
             assert word == (LOCAL if src.split("r")[0] == dst.split("r")[0] else GLOBAL)
         else:
@@ -105,7 +104,7 @@ def test_a_tree_has_no_such_words(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     run = simulate(load_scenario(path))
-    assert link_directions(run.tables) == []
+    assert LinkTopology.of(run).flat_direction == []
     assert "leaf → aggregation" in _names(FigureData(run))
 
 
@@ -117,8 +116,6 @@ def _names(evidence: FigureData) -> list[str]:
 def test_a_torus_has_its_own_words(tmp_path: Path) -> None:
     evidence = FigureData(simulate(load_scenario(written(tmp_path, TORUS))))
     assert [band[0].band for band in blocks(evidence)] == ["switch", "hosts → switch"]
-    torus = grids(Packer(), evidence)
-    assert torus is not None
-    names = [grid["name"] for grid in torus["grids"]]
+    names = [grid.name for grid in (*rings(evidence), *slices(evidence))]
     assert [name.split(":")[0] for name in names[:6]] == ["X+", "X-", "Y+", "Y-", "Z+", "Z-"]
     assert names[6].startswith("slice Z=")

@@ -48,12 +48,12 @@ def test_packets_are_never_made_smaller() -> None:
 
 def test_changes_are_evaluated_in_coarse_packets() -> None:
     prepared = prepare(parse(data()))
-    coarse = make_evaluate(prepared, coarse=32768)(Change(network="star"))
+    coarse = make_evaluate(prepared.with_coarse_packets(32768))(Change(network="star"))
     assert coarse.summary["packets"] == 16 * 8
     # Halved, a buffer still holds a packet with its header.
     small = prepare(parse(data(buffer="4 KiB", header="30 B")))
     halved = Change(variation=EngineVariation(buffers=0.1))
-    assert make_evaluate(small, coarse=65536)(halved).summary["packets"] == 16 * 4
+    assert make_evaluate(small.with_coarse_packets(65536))(halved).summary["packets"] == 16 * 4
 
 
 @pytest.mark.parametrize(

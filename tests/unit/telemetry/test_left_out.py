@@ -11,7 +11,7 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.topology import LinkTopology
 from tailback.report.attribution import attribute
 from tailback.report.figure_data import FigureData
-from tailback.report.figures.rank_matrix import binned
+from tailback.report.rank_pairs import binned
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
@@ -76,7 +76,7 @@ def test_message_sums_are_the_runs(both: tuple[Run, Run]) -> None:
     assert stall[1] == pytest.approx(stall[0], rel=0.1)
     loads = [adapter_load(each_run).sent_bytes.max() for each_run in both]
     assert loads[1] == pytest.approx(loads[0], rel=0.03)
-    lost = [message_delays(each_run, LinkTopology.of(each_run.tables)) for each_run in both]
+    lost = [message_delays(run, LinkTopology.of(run)) for run in both]
     assert lost[0] is not None
     assert lost[1] is not None
     assert lost[1].total == pytest.approx(lost[0].total, rel=0.15)

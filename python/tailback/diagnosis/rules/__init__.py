@@ -8,13 +8,11 @@ which ``docs/reference/rules.md`` is generated (``python -m tailback.diagnosis.r
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable
 
 from tailback.diagnosis.model import Finding
 from tailback.diagnosis.run_analysis import RunAnalysis
-from tailback.registry import Registry
+from tailback.registry import Registry, import_parts
 
 Rule = Callable[[RunAnalysis], Finding | None]
 
@@ -23,6 +21,4 @@ RULES: Registry[Rule] = Registry("rule", "diagnosis rules, by stable code")
 MIN_SHARE = 0.05
 """Smallest share of all congested packets at which a rule about congestion trees fires."""
 
-for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
-    if _module.startswith("tb"):
-        importlib.import_module(f"{__name__}.{_module}")
+import_parts(__name__, __path__)

@@ -3,12 +3,9 @@
 A new topology is one new file here with a :class:`Topology` under ``@TOPOLOGIES.register("name")``.
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
-
 from tailback.fabric.topologies.topology import TOPOLOGIES, Topology, build, parse
+from tailback.registry import import_parts
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_parts(__name__, __path__)
 
 __all__ = ["TOPOLOGIES", "Topology", "build", "parse"]

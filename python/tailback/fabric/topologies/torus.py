@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,20 @@ from pydantic import Field, field_validator, model_validator
 from tailback.errors import InvalidValueError
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
-from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
+from tailback.fabric.topologies.topology import (
+    LARGEST,
+    TOPOLOGIES,
+    Topology,
+    built,
+    one_or_each,
+    parse,
+)
 from tailback.units import LinkGbps, TimePs
 
 Size = Annotated[int, Field(ge=1, le=65535)]
+
+AXES = "XYZUVWST"
+"""Names of the dimensions."""
 
 GBYTE = 8.0
 """Gigabits per second of one gigabyte per second."""
@@ -36,6 +46,49 @@ def grid_coordinates(dims: Sequence[int]) -> NDArray[np.int64]:
     """Coordinates of switches, shape (S, D), the first dimension fastest."""
     switch = np.arange(prod(dims))
     return np.stack(np.unravel_index(switch, tuple(dims), order="F"), axis=1).astype(np.int64)
+
+
+def grid_steps(
+    dims: Sequence[int], src: NDArray[np.int64], dst: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Dimension and step, 1 or -1, of each link; dimension -1 where it has none.
+
+    Where a ring has two switches, their one cable is 1 from the first and -1 from the second.
+
+    Args:
+        dims: Switches along each dimension.
+        src: Source switch of each link, negative for a node, shape (L,).
+        dst: Destination switch, negative for a node, shape (L,).
+    """
+    between = (src >= 0) & (dst >= 0)
+    place = grid_coordinates(dims)
+    moved = place[np.where(between, dst, 0)] - place[np.where(between, src, 0)]
+    dimension = np.argmax(moved != 0, axis=1)
+    step = np.take_along_axis(moved, dimension[:, None], axis=1)[:, 0]
+    size = np.asarray(dims)[dimension]
+    # Wrap-around: from the last position to the first is one step forward.
+    step = np.where((abs(step) == size - 1) & (size > 2), -np.sign(step), step)
+    return np.where((moved != 0).any(axis=1), dimension, -1), step
+
+
+def grid_directions(
+    dims: Sequence[int], src: NDArray[np.int64], dst: NDArray[np.int64]
+) -> list[str]:
+    """Direction of each link of :func:`grid_steps`, like ``X+``; "" where it has no step."""
+    return [
+        f"{AXES[dimension]}{'+' if step > 0 else '-'}" if dimension >= 0 else ""
+        for dimension, step in zip(*grid_steps(dims, src, dst), strict=True)
+    ]
+
+
+def grid_dims(topology: dict[str, Any] | None) -> list[int]:
+    """Switches along each dimension of a torus or mesh; empty for other networks.
+
+    Args:
+        topology: ``[fabric.topology]`` of a scenario.
+    """
+    grid = None if topology is None else parse(topology)
+    return list(grid.dims) if isinstance(grid, Grid) else []
 
 
 class Grid(Topology):

@@ -1,11 +1,10 @@
 """Rank files: a placement in the format of a launcher, with the command that uses it.
 
-To add a format, write one file with a callable ``render(assignment, file)`` and add one line below.
+A new format is one new file here with a function under ``@WRITERS.register("name")``.
 """
 
 from __future__ import annotations
 
-from tailback.placement.writers import cray, mpich, openmpi, sequence, slurm
 from tailback.placement.writers.model import (
     WRITERS,
     Binding,
@@ -14,11 +13,8 @@ from tailback.placement.writers.model import (
     assignment_for,
     write,
 )
+from tailback.registry import import_parts
 
-WRITERS.register("openmpi")(openmpi.render)
-WRITERS.register("openmpi-seq")(sequence.render)
-WRITERS.register("slurm")(slurm.render)
-WRITERS.register("mpich")(mpich.render)
-WRITERS.register("cray")(cray.render)
+import_parts(__name__, __path__)
 
 __all__ = ["WRITERS", "Binding", "RankAssignment", "RankFile", "assignment_for", "write"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tailback.errors import PlacementError
-from tailback.placement.writers.model import Binding, RankAssignment, RankFile
+from tailback.placement.writers.model import WRITERS, Binding, RankAssignment, RankFile
 
 NODES = "# nodes in this order:"
 """First line of the comment that names the nodes, which the reader of placements parses."""
@@ -18,6 +18,7 @@ _PER_LINE = 16
 _LAST_NUMBER = re.compile(r"(.*?)(\d*)\Z")
 
 
+@WRITERS.register("cray")
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """Cray MPICH_RANK_ORDER: ranks in the order in which they fill the nodes."""
     used = _in_slurm_order(sorted(set(assignment.host)))

@@ -6,9 +6,10 @@ import itertools
 import shlex
 from collections.abc import Sequence
 
-from tailback.placement.writers.model import Binding, RankAssignment, RankFile
+from tailback.placement.writers.model import WRITERS, Binding, RankAssignment, RankFile
 
 
+@WRITERS.register("mpich")
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """MPICH hydra host file: host:n in rank order; hydra starts again if ranks remain."""
     # MPICH accepts -f as well, but Intel MPI then uses a host once, however often it is listed.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import Binding, RankAssignment, RankFile
+from tailback.placement.writers.model import WRITERS, Binding, RankAssignment, RankFile
 
 
+@WRITERS.register("openmpi")
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """Open MPI 4 and 5 rankfile: host and cores of each rank, to which it binds the rank."""
     binding = assignment.binding or Binding()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from tailback.placement.writers.model import Binding, RankAssignment, RankFile
+from tailback.placement.writers.model import WRITERS, Binding, RankAssignment, RankFile
 
 
+@WRITERS.register("openmpi-seq")
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """Open MPI host sequence: one host per line in rank order, for --map-by seq."""
     binding = assignment.binding or Binding()

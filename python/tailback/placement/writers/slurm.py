@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tailback.placement.writers.model import Binding, RankAssignment, RankFile
+from tailback.placement.writers.model import WRITERS, Binding, RankAssignment, RankFile
 
 
+@WRITERS.register("slurm")
 def render(assignment: RankAssignment, file: str) -> RankFile:
     """Slurm SLURM_HOSTFILE: one host per task, for srun --distribution=arbitrary."""
     binding = assignment.binding or Binding()

@@ -7,24 +7,26 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from tailback.fabric.topologies import parse
-from tailback.fabric.topologies.torus import Grid, grid_coordinates
+from tailback.fabric.topologies.torus import grid_coordinates, grid_dims, grid_directions
 from tailback.port_counters.schema import CounterError
 from tailback.run.run import Run
 
-AXES: Final = "XYZ"
+MOST_DIMENSIONS: Final = 3
 
 
 def is_torus(run: Run) -> bool:
     """Whether the switches of a run form a torus or mesh of two or three dimensions."""
-    return 2 <= len(_dimensions(run)) <= len(AXES)
+    return 2 <= len(grid_dims(run.scenario.fabric.topology)) <= MOST_DIMENSIONS
 
 
 def _dimensions(run: Run) -> list[int]:
-    """Switches along each dimension of the run's grid; empty of other topologies."""
-    topology = run.scenario.fabric.topology
-    shape = parse(topology) if topology else None
-    return list(shape.dims) if isinstance(shape, Grid) else []
+    """Switches along each dimension."""
+    if not is_torus(run):
+        raise CounterError(
+            "the run is not of a torus or mesh of two or three dimensions",
+            remedy="simulate one, or use the view of any fabric",
+        )
+    return grid_dims(run.scenario.fabric.topology)
 
 
 def torus_coordinates(run: Run) -> pl.DataFrame:
@@ -33,13 +35,8 @@ def torus_coordinates(run: Run) -> pl.DataFrame:
     Raises:
         CounterError: The run is of another topology.
     """
-    if not is_torus(run):
-        raise CounterError(
-            "the run is not of a torus or mesh of two or three dimensions",
-            remedy="simulate one, or use the view of any fabric",
-        )
     place = grid_coordinates(_dimensions(run))
-    flat = np.zeros((len(place), len(AXES) - place.shape[1]), np.int64)
+    flat = np.zeros((len(place), MOST_DIMENSIONS - place.shape[1]), np.int64)
     x, y, z = np.hstack([place, flat]).T
     return run.tables["switches"].select(
         node_name="name", x=pl.Series(x), y=pl.Series(y), z=pl.Series(z)
@@ -52,21 +49,12 @@ def torus_rows(run: Run, intervals: pl.DataFrame) -> pl.DataFrame:
     Args:
         run: A simulated run of a torus.
         intervals: Its intervals, with link numbers.
+
+    Raises:
+        CounterError: The run is of another topology.
     """
-    where = torus_coordinates(run)
-    size = {axis: int(where[axis.lower()].max()) + 1 for axis in AXES}  # type: ignore[arg-type]
-    links = run.tables["links"].filter(~pl.col("from_node") & ~pl.col("to_node"))
-    ends = links.join(where, left_on="src_name", right_on="node_name").join(
-        where, left_on="dst_name", right_on="node_name", suffix="_to"
-    )
-    direction = pl.lit(None, pl.String)
-    for axis in AXES:
-        here, there = pl.col(axis.lower()), pl.col(f"{axis.lower()}_to")
-        forward = (here + 1) % size[axis] == there
-        direction = (
-            pl.when(here != there)
-            .then(pl.when(forward).then(pl.lit(f"{axis}+")).otherwise(pl.lit(f"{axis}-")))
-            .otherwise(direction)
-        )
-    named = ends.select("link", axis=direction)
+    links, nodes = run.tables["links"], run.tables["nodes"].height
+    src, dst = (links[end].cast(pl.Int64).to_numpy() - nodes for end in ("src", "dst"))
+    directions = pl.Series(grid_directions(_dimensions(run), src, dst), dtype=pl.String)
+    named = links.select("link", axis=directions).filter(pl.col("axis") != "")
     return intervals.join(named, on="link").with_columns(direction=pl.col("axis")).drop("axis")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.fabric.model import Fabric
+
+_TIERS = {2: ("leaf", "spine"), 3: ("leaf", "aggregation", "core")}
+"""Names of tiers by their count."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,8 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
         names: Name of a tier by its number. Hosts are ``-1``.
     """
     levels = sorted({int(tier) for tier in fabric.switch_tier})
-    words = {**_words(fabric, levels), -1: "host", **(names or {})}
+    words = dict(zip(levels, _TIERS.get(len(levels), ()), strict=False))
+    words = {**words, -1: "host", **(names or {})}
 
     def word(tier: int) -> str:
         return words.get(tier, f"tier {tier}")
@@ -55,18 +58,6 @@ def tier_panels(fabric: Fabric, names: dict[int, str] | None = None) -> list[Pan
                     way = f"{word(a)} → {word(b)}"
                     panels.append(Panel(way, _grid(fabric, mine, up and low != -1, low == -1)))
     return panels
-
-
-def _words(fabric: Fabric, levels: Sequence[int]) -> dict[int, str]:
-    """Names of the tiers; of three tiers, by whether the lowest switches are called leaves."""
-    if len(levels) == 2:
-        return dict(zip(levels, ("leaf", "spine"), strict=True))
-    if len(levels) != 3:
-        return {}
-    lowest = np.flatnonzero(np.asarray(fabric.switch_tier) == levels[0])
-    leaves = all(fabric.switch_name[switch].startswith("leaf") for switch in lowest.tolist())
-    words = ("leaf", "aggregation", "core") if leaves else ("ToR", "leaf", "spine")
-    return dict(zip(levels, words, strict=True))
 
 
 def _grid(

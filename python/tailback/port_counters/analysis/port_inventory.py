@@ -6,7 +6,6 @@ or by name. The output of ``ibnetdiscover`` maps all of them to the ports of one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from tailback.fabric.readers import read_fabric
 from tailback.names.hosts import HostNames, spelling_notes
 from tailback.names.ports import far_ports
 from tailback.port_counters.analysis.classes import CLASSES, classify, tier_names
-from tailback.port_counters.schema import CounterError
+from tailback.port_counters.schema import LID_NAME, CounterError
 from tailback.port_counters.targets import PortTarget, read_targets
 from tailback.port_counters.ticks import Tick, filled_ticks, tick_of
 from tailback.run.run import Run
@@ -93,6 +92,7 @@ class PortInventory:
         notes: Notes on tolerated irregularities.
         wiring: Its links; None when no fabric is known.
         targets: The ports with an address.
+        hosts: Name of the host by that of each of its adapters: a second port is ``host/P2``.
     """
 
     classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
@@ -101,6 +101,7 @@ class PortInventory:
     notes: list[str] = field(default_factory=list)
     wiring: Wiring | None = None
     targets: Sequence[PortTarget] = ()
+    hosts: Mapping[str, str] = field(default_factory=dict)
 
     def with_stated_ticks(self, stated: Mapping[str, int]) -> PortInventory:
         """The ports with the ticks that their devices state.
@@ -111,7 +112,7 @@ class PortInventory:
         ticking = [
             replace(target, tick_bytes=stated[name]).with_tick()
             for target in self.targets
-            if (name := f"lid {target.lid}") in stated
+            if (name := LID_NAME.format(target.lid)) in stated
         ]
         columns = ("guid", "port", *_TICKS)
         ticks = pl.DataFrame(
@@ -144,7 +145,8 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
     table = classify(fabric, subsystems)
     if fabric.link_interface is not None:
         wiring = Wiring.of(fabric)
-        return PortInventory(table, _by_interface(fabric), fabric, list(fabric.notes), wiring)
+        ports, notes = _by_interface(fabric), list(fabric.notes)
+        return PortInventory(table, ports, fabric, notes, wiring, hosts=_hosts(fabric))
     ticks = _ticks(fabric)
     peers = pl.DataFrame(
         {
@@ -202,7 +204,16 @@ def from_discovery(path: Path, subsystems: Mapping[str, str] | None = None) -> P
         notes,
         Wiring.of(fabric),
         targets,
+        _hosts(fabric),
     )
+
+
+def _hosts(fabric: Fabric) -> dict[str, str]:
+    """Name of the host of each adapter."""
+    return {
+        fabric.vertex_name(node): fabric.host_name[host]
+        for node, host in enumerate(fabric.node_host.tolist())
+    }
 
 
 def _ticks(fabric: Fabric) -> list[Tick]:
@@ -292,6 +303,7 @@ def from_run(path: Path) -> PortInventory:
         table.select(pl.col(n).cast(t) for n, t in CLASSES.items()),
         ports,
         wiring=Wiring(source, target, upwards, tables["nodes"].height),
+        hosts=dict(tables["nodes"].select("name", "host_name").iter_rows()),
     )
 
 
@@ -342,9 +354,7 @@ def spellings(frame: pl.DataFrame, inventory: PortInventory) -> dict[str, str]:
     guids = inventory.ports["guid"].drop_nulls().unique()
     unknown = frame.filter(~pl.col("node_guid").is_in(guids.implode()))
     names = set(inventory.ports["name"].drop_nulls())
-    # The fabric calls the second adapter port of a host "host/P2".
-    names |= {re.sub(r"/P[0-9]+$", "", name) for name in names}
-    names |= set() if inventory.fabric is None else set(inventory.fabric.host_name)
+    names |= set(inventory.hosts.values())
     return HostNames(names).joined(sorted(unknown["node_name"].unique()))
 
 
@@ -370,32 +380,33 @@ def with_port_names(intervals: pl.LazyFrame, inventory: PortInventory) -> pl.Laz
     return _locate_ports(intervals, inventory).with_columns(_fill_columns(columns)).select(columns)
 
 
-_KEYS: Final = (("guid", "node_guid"), ("lid", "_lid"), ("name", "node_name"))
-"""The keys by which a port is found, and the column of the rows that holds each."""
+_KEYS: Final = {
+    "guid": ("node_guid", pl.col("guid")),
+    "lid": ("node_name", pl.format(LID_NAME, "lid")),
+    "name": ("node_name", pl.col("name")),
+}
+"""The keys by which a port is found: the column of the rows, and what it holds."""
 _PORT_FACTS: Final = ("name", "gbps", "tick", "tick_high", "port")
 """The fabric's facts about a port. Its number is used only where the source names the interface."""
 
 
 def _locate_ports(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
     """The rows with ``_name, _gbps, _tick, _tick_high`` of their port, null where unknown."""
-    located = rows.with_columns(
-        _lid=pl.col("node_name").str.extract(r"^lid ([0-9]{1,5})$").cast(pl.UInt32)
-    )
+    located = rows
     if "interface" not in rows.collect_schema().names():
         located = located.with_columns(interface=pl.lit(None, pl.String))
-    for key, place in _KEYS:
+    for key, (place, value) in _KEYS.items():
         unambiguous = inventory.ports.filter(pl.col(key).is_not_null()).unique(
             [key, "port"], keep="none"
         )
         stated = unambiguous.select(
-            pl.col(key).alias(place), "port", **{f"_{key}_{c}": c for c in _PORT_FACTS[:-1]}
+            value.alias(place), "port", **{f"_{key}_{c}": c for c in _PORT_FACTS[:-1]}
         )
         located = located.join(stated.lazy(), on=[place, "port"], how="left", maintain_order="left")
     named = pl.col("interface").is_not_null()
     by_name = (
         inventory.ports.filter(named)
-        # The fabric calls the second adapter port of a host "host/P2".
-        .with_columns(name=pl.col("name").str.replace(r"/P[0-9]+$", ""))
+        .with_columns(pl.col("name").replace(inventory.hosts))
         .unique(["name", "interface"], keep="none")
         .select(
             node_name="name",
@@ -412,7 +423,7 @@ def _locate_ports(rows: pl.LazyFrame, inventory: PortInventory) -> pl.LazyFrame:
         *(
             pl.when(named)
             .then(pl.col(f"_own_{c}"))
-            .otherwise(pl.coalesce(f"_{key}_{c}" for key, _ in _KEYS))
+            .otherwise(pl.coalesce(f"_{key}_{c}" for key in _KEYS))
             .alias(f"_{c}")
             for c in _PORT_FACTS[:-1]
         ),

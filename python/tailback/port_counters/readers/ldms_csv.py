@@ -30,7 +30,7 @@ from tailback.port_counters.readers.model import (
     quoted_text,
     unreadable,
 )
-from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag, conform
+from tailback.port_counters.schema import INTERVALS, LID_NAME, READINGS, CounterError, Flag, conform
 
 _HEADER_LIMIT: Final = 4 << 20
 _SECOND_NS: Final = 1_000_000_000
@@ -245,7 +245,7 @@ def _place(text: pl.DataFrame, layout: LdmsLayout, offset_ns: int) -> pl.DataFra
     )
     names = [pl.col(at[role]) for role in ("node_name", "producer") if role in at]
     if "lid" in at:
-        names.append(pl.format("lid {}", pl.col(at["lid"])))
+        names.append(pl.format(LID_NAME, pl.col(at["lid"])))
     if coordinates is not None:
         # Two nodes share a Gemini router, and the links are those of the router.
         names.insert(0, coordinates)

@@ -35,7 +35,7 @@ from tailback.port_counters.readers.model import (
     readings_of,
     time_of,
 )
-from tailback.port_counters.schema import CounterError
+from tailback.port_counters.schema import LID_NAME, CounterError
 
 _SECTION = re.compile(
     r"# Port (?P<ext>extended )?counters: Lid (?P<lid>[0-9]{1,5}) port (?P<port>[0-9]{1,5})\b"
@@ -131,7 +131,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "time_ns": when,
             "node_guid": guid,
             "port": section.port,
-            "node_name": _name(section.lid),
+            "node_name": LID_NAME.format(section.lid),
             "source": "perfquery",
         }
         _merge_sections(rows.setdefault((section.lid, section.port), place), section)
@@ -149,13 +149,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes=notes,
         untimed=True,
         events=events_of(rows.values()),
-        stated_ticks={_name(lid): size for lid, size in ticks.items()},
+        stated_ticks={LID_NAME.format(lid): size for lid, size in ticks.items()},
     )
-
-
-def _name(lid: int) -> str:
-    """Name of a device, of which perfquery prints the local identifier only."""
-    return f"lid {lid}"
 
 
 def _merge_sections(row: dict[str, Any], section: _PortBlock) -> None:

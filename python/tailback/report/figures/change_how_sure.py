@@ -9,7 +9,7 @@ import numpy as np
 from tailback.report.difference import MAX_DEVIATION, link_deviations
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import MIN_SAMPLES, FigureCase
-from tailback.report.figure_specs import normal_density
+from tailback.report.figure_specs import deviation_columns
 from tailback.report.scales import FAINT, INK, MUTED
 from tailback.units import counted
 
@@ -23,28 +23,22 @@ def change_how_sure(case: FigureCase, options: Options) -> Figure | None:
     deviations = link_deviations(case)
     if deviations is None:
         return None
-    score = deviations.score
+    columns = deviation_columns(deviations)
+    (series,), curve = columns["series"], columns["curve"]
     drawn = canvas(6.4, 3.2)
     axes = drawn.add_subplot()
-    edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, 65)
-    axes.hist(score, edges.tolist(), color="#9fb3c8", linewidth=0)
+    edges = np.linspace(-MAX_DEVIATION, MAX_DEVIATION, len(series["values"]) + 1)
+    axes.stairs(series["values"], edges, fill=True, color=series["colour"], linewidth=0)
     middle = (edges[1:] + edges[:-1]) / 2
-    axes.plot(
-        middle,
-        len(score) * normal_density(middle) * (edges[1] - edges[0]),
-        color=INK,
-        linewidth=1.2,
-        label="if nothing had changed",
-    )
+    axes.plot(middle, curve["values"], color=INK, linewidth=1.2, label=curve["name"])
     for edge in (-1.96, 1.96):
         axes.axvline(edge, color=MUTED, linewidth=0.8, linestyle=(0, (3, 2)))
-    axes.set_title(deviations.title, fontsize=9, fontweight="normal")
+    axes.set_title(columns["title"], fontsize=9, fontweight="normal")
     axes.set_xlabel(
-        "change of the congested fraction in standard errors (ends: and beyond);\n"
-        f"links with {MIN_SAMPLES} or more hop samples in both runs"
+        f"{columns['x']};\nlinks with {MIN_SAMPLES} or more hop samples in both runs"
         + _uncongested_note(deviations.without_error)
     )
-    axes.set_ylabel("links")
+    axes.set_ylabel(columns["y"])
     axes.grid(axis="y", color=FAINT)
     axes.legend(loc="upper left")
     return drawn

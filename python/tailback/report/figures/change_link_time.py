@@ -11,7 +11,7 @@ from tailback.report.figure import Options, figure
 from tailback.report.figure_data import FigureCase
 from tailback.report.figures.link_time import draw_band, raster_axes
 from tailback.report.scales import CHANGE, colormap, norm
-from tailback.report.timeline import Timeline, TimelineBand
+from tailback.report.timeline import band_changes, timelines_with_equal_frames
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ def change_link_time(case: FigureCase, options: Options) -> Figure | None:
     both = compared(case)
     if both is None:
         return None
-    pairs = band_changes(*aligned(*(Timeline(evidence) for evidence in both)))
+    pairs = band_changes(*timelines_with_equal_frames(list(both)))
     if not pairs or pairs[0].cells.shape[1] < 2:
         return None
     drawn, axes = raster_axes(pairs, 0)
@@ -48,29 +48,3 @@ def change_link_time(case: FigureCase, options: Options) -> Figure | None:
         "too few samples"
     )
     return drawn
-
-
-def aligned(before: Timeline, after: Timeline) -> tuple[Timeline, Timeline]:
-    """The same courses in equally many frames, so that frames are equal shares of their time."""
-    frames = min(before.frames, after.frames)
-    return tuple(  # type: ignore[return-value]
-        timeline if timeline.frames == frames else Timeline(timeline.evidence, frames)
-        for timeline in (before, after)
-    )
-
-
-def band_changes(before: Timeline, after: Timeline) -> list[TimelineBand]:
-    """Bands of two aligned courses with the change of their cells.
-
-    A row that one run does not use in a frame counts as 0 there. It is NaN where neither run uses
-    it, or where one has too few samples.
-    """
-    out = []
-    for earlier, other in zip(before.bands, after.bands, strict=True):
-        cells = [np.where(band.used, band.cells, 0.0) for band in (earlier, other)]
-        used = earlier.used | other.used
-        change = np.where(used, cells[1] - cells[0], np.nan)
-        out.append(
-            TimelineBand(earlier.tier, earlier.direction, change, earlier.links, earlier.row, used)
-        )
-    return out

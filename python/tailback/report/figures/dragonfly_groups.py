@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailback.fabric.topologies import parse
-from tailback.fabric.topologies.dragonfly import Grouped
 from tailback.report.figure import Options, canvas, figure
-from tailback.report.figure_data import FigureCase, FigureData
+from tailback.report.figure_data import FigureCase
+from tailback.report.grids import groups
 from tailback.report.scales import FAINT, NO_DATA, colormap, norm
 
 if TYPE_CHECKING:
@@ -21,10 +19,10 @@ if TYPE_CHECKING:
 def dragonfly_groups(case: FigureCase, options: Options) -> Figure | None:
     """Each pair of groups of a dragonfly: its worst global link; on the diagonal, local links."""
     evidence = options.evidence(case)
-    section = evidence.run.scenario.fabric.topology
-    if section is None or not isinstance(parse(section), Grouped):
+    grid = groups(evidence)
+    if grid is None:
         return None
-    cells = between_groups(evidence, evidence.load(options.phase).fraction)
+    cells = grid.worst(evidence.load(options.phase).fraction)
     drawn = canvas(5.6, 5.4)
     axes = drawn.add_subplot()
     axes.set_facecolor(NO_DATA)
@@ -37,8 +35,8 @@ def dragonfly_groups(case: FigureCase, options: Options) -> Figure | None:
     for edge in range(1, len(cells)):
         axes.axhline(edge - 0.5, color=FAINT, linewidth=0.4)
         axes.axvline(edge - 0.5, color=FAINT, linewidth=0.4)
-    axes.set_xlabel("to group")
-    axes.set_ylabel("from group")
+    axes.set_xlabel(grid.axes[0])
+    axes.set_ylabel(grid.axes[1])
     bar = drawn.colorbar(image, ax=axes, location="bottom", fraction=0.04, pad=0.02, aspect=50)
     bar.outline.set_visible(False)
     bar.set_label(
@@ -46,16 +44,3 @@ def dragonfly_groups(case: FigureCase, options: Options) -> Figure | None:
         "grey: no packet sampled"
     )
     return drawn
-
-
-def between_groups(evidence: FigureData, value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Highest value of the links from each group (row) to each (column), NaN without data."""
-    n_nodes = evidence.run.tables["nodes"].height
-    group = evidence.run.tables["switches"]["pod"].to_numpy().astype(np.int64)
-    src = evidence.links["src"].to_numpy().astype(np.int64) - n_nodes
-    dst = evidence.links["dst"].to_numpy().astype(np.int64) - n_nodes
-    inner = np.flatnonzero((src >= 0) & (dst >= 0))
-    count = int(group.max(initial=0)) + 1
-    out = np.full((count, count), np.nan)
-    np.fmax.at(out, (group[src[inner]], group[dst[inner]]), value[inner])
-    return out

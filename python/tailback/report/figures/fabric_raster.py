@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
-from tailback.report.layout import switch_tier_name
+from tailback.report.layout import Block, blocks
 from tailback.report.scales import INK, MUTED, NO_DATA, NO_DATA_HATCH, colormap, norm
 
 if TYPE_CHECKING:
@@ -22,84 +21,6 @@ ACROSS = 8
 
 LINE_ROOM = 0.46
 """Room for titles and ticks between lines, inches."""
-
-BLOCK_ROWS = 48
-"""A block with more switches than this is cut into several, so that no block is a thin strip."""
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Switches of one tier and pod.
-
-    Attributes:
-        band: Name of the band: that of a tier, or ``hosts → leaf``.
-        pod: Its pod, -1 for none.
-        switches: The switches, one a row.
-        ports: Number of columns; column c is port ``first_port + c``.
-        first_port: Port of the first column.
-        cells: Link of each cell, -1 where there is no cable, shape (rows, ports).
-    """
-
-    band: str
-    pod: int
-    switches: NDArray[np.int64]
-    ports: int
-    first_port: int
-    cells: NDArray[np.int64]
-
-
-def blocks(evidence: FigureData) -> list[list[Block]]:
-    """All links as bands of blocks, the top tier first, injection links last.
-
-    A link is drawn at the switch and port it leaves. The injection link of a host leaves no switch.
-    A separate band shows it at the port at which it arrives.
-    """
-    tables = evidence.run.tables
-    tier = tables["switches"]["tier"].to_numpy().astype(np.int64)
-    pod = tables["switches"]["pod"].to_numpy().astype(np.int64)
-    links, n_nodes = evidence.links, tables["nodes"].height
-    out: list[list[Block]] = []
-    number = np.arange(evidence.n_links)
-    src = links["src"].to_numpy().astype(np.int64) - n_nodes
-    dst = links["dst"].to_numpy().astype(np.int64) - n_nodes
-    src_port, dst_port = links["src_port"].to_numpy(), links["dst_port"].to_numpy()
-    leaving = src >= 0
-    for level in sorted(set(tier.tolist()), reverse=True):
-        here = tier == level
-        chosen = leaving & here[np.maximum(src, 0)]
-        band = switch_tier_name(level, evidence.flat)
-        out.append(_band(band, here, pod, src[chosen], src_port[chosen], number[chosen]))
-    chosen = (src < 0) & (dst >= 0)
-    attached = np.zeros(len(tier), bool)
-    attached[dst[chosen]] = True
-    band = f"hosts → {switch_tier_name(0, evidence.flat)}"
-    out.append(_band(band, attached, pod, dst[chosen], dst_port[chosen], number[chosen]))
-    return [band for band in out if band]
-
-
-def _band(
-    name: str,
-    here: NDArray[np.bool_],
-    pod: NDArray[np.int64],
-    switch: NDArray[np.int64],
-    port: NDArray[np.uint32],
-    link: NDArray[np.int64],
-) -> list[Block]:
-    if len(link) == 0:
-        return []
-    first, last = int(port.min()), int(port.max())
-    out = []
-    for number in sorted(set(pod[here].tolist()), key=lambda p: (p < 0, p)):
-        members = np.flatnonzero(here & (pod == number))
-        for start in range(0, len(members), BLOCK_ROWS):
-            rows = members[start : start + BLOCK_ROWS]
-            place = np.full(len(here), -1)
-            place[rows] = np.arange(len(rows))
-            cells = np.full((len(rows), last - first + 1), -1, np.int64)
-            mine = place[switch] >= 0
-            cells[place[switch[mine]], port[mine].astype(np.int64) - first] = link[mine]
-            out.append(Block(name, number, rows, last - first + 1, first, cells))
-    return out
 
 
 @figure("fabric_raster", per_phase=True, per_run=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,67 +11,15 @@ from numpy.typing import NDArray
 from tailback.names.display import shorten, shorten_names
 from tailback.report.figure import Options, canvas, figure
 from tailback.report.figure_data import FigureCase, FigureData
+from tailback.report.rank_pairs import RankOrder, binned, byte_limits
 from tailback.report.scales import FAINT, MUTED, colormap
-from tailback.telemetry.left_out import copies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
 
-BINS = 256
 LEAF_LINES = 48
-
-
-@dataclass(frozen=True, eq=False)
-class RankOrder:
-    """The ranks of our jobs in order of where they run; arrays have shape (n,).
-
-    Attributes:
-        rank: The ranks (numbers over all jobs).
-        node: Node of each.
-        leaf: Leaf of each, -1 for none.
-        pod: Pod of each, -1 for none.
-        width: Ranks of one row or column of the matrix.
-    """
-
-    rank: NDArray[np.int64]
-    node: NDArray[np.int64]
-    leaf: NDArray[np.int64]
-    pod: NDArray[np.int64]
-    width: int
-
-    @property
-    def size(self) -> int:
-        """Rows and columns of the matrix, BINS at most."""
-        return -(-len(self.rank) // self.width)
-
-    @property
-    def cell(self) -> NDArray[np.int64]:
-        """Row and column of each rank."""
-        return np.arange(len(self.rank)) // self.width
-
-
-def order_of(evidence: FigureData) -> RankOrder:
-    """The observed ranks by pod, leaf, node and number."""
-    tables = evidence.run.tables
-    ours = tables["jobs"].filter(pl.col("observed")).select("job")
-    where = (
-        tables["ranks"]
-        .join(ours, on="job", how="semi")
-        .join(tables["nodes"].select("node", "switch"), on="node", how="left")
-        .join(
-            tables["switches"].select(pl.col("switch").cast(pl.Int64), "pod"),
-            on="switch",
-            how="left",
-        )
-        .sort(pl.col("pod").fill_null(-1), "switch", "node", "rank")
-    )
-    rank, node, leaf, pod = (
-        where[name].fill_null(-1).to_numpy().astype(np.int64)
-        for name in ("rank", "node", "switch", "pod")
-    )
-    return RankOrder(rank, node, leaf, pod, max(1, -(-len(rank) // BINS)))
 
 
 @figure("rank_matrix")
@@ -91,8 +38,7 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     panels = [(title, part) for title, part in matrices if part is not None]
     if not panels:
         return None
-    most = max(float(part[0].max()) for _, part in panels)
-    smallest, largest = max(most / 1e4, 1.0), max(most, 10.0)
+    smallest, largest = byte_limits(max(float(part[0].max()) for _, part in panels))
     norm = LogNorm(smallest, largest)
     drawn = canvas(4.7 * len(panels) + 0.2, 5.2)
     axes = drawn.subplots(1, len(panels), squeeze=False)[0]
@@ -118,31 +64,6 @@ def rank_matrix(case: FigureCase, options: Options) -> Figure | None:
     bar.set_ticks(ticks, labels=[_power(power) for power in range(low, high + 1)])
     bar.minorticks_off()
     return drawn
-
-
-def binned(evidence: FigureData) -> tuple[NDArray[np.float64], RankOrder] | None:
-    """Bytes between observed ranks in order of placement.
-
-    Returns:
-        ``(cells, order)``: bytes of each cell, and where the ranks stand. None without a message
-        log.
-    """
-    order = order_of(evidence)
-    messages = evidence.run.tables["messages"]
-    messages_of_all = messages.with_columns(
-        size_bytes=pl.col("size_bytes") * copies(evidence.run.tables)
-    )
-    pairs = messages_of_all.group_by("src_rank", "dst_rank").agg(pl.col("size_bytes").sum())
-    place = pl.DataFrame({"rank": order.rank.astype(np.uint32), "cell": order.cell})
-    pairs = pairs.join(place, left_on="src_rank", right_on="rank").join(
-        place, left_on="dst_rank", right_on="rank", suffix="_dst"
-    )
-    if pairs.height == 0:
-        return None
-    cells = np.zeros((order.size, order.size))
-    at = (pairs["cell"].to_numpy(), pairs["cell_dst"].to_numpy())
-    np.add.at(cells, at, pairs["size_bytes"].to_numpy().astype(np.float64))
-    return cells, order
 
 
 def _draw_panel(axes: Axes, cells: NDArray[np.float64], order: RankOrder, norm: LogNorm) -> None:

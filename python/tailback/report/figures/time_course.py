@@ -43,11 +43,7 @@ def time_course(case: FigureCase, options: Options) -> Figure | None:
     axes[1].set_ylabel(f"delivered\n(arrival), {rate_unit}")
     axes[1].set_ylim(bottom=0)
 
-    for tier, direction in evidence.tier_directions:
-        chosen = (evidence.tier == tier) & (evidence.direction == direction)
-        load = evidence.load_by_window(chosen)
-        if not (load.weight > 0).any():
-            continue
+    for tier, direction, load in course.tiers():
         # A fraction of a few samples is mostly noise.
         enough = load.samples >= CELL_SAMPLES
         axes[2].stairs(

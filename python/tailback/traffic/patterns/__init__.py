@@ -3,12 +3,9 @@
 A new pattern is one new file here with a :class:`Pattern` under ``@PATTERNS.register("name")``.
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
-
+from tailback.registry import import_parts
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern, Pattern, build, parse
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_parts(__name__, __path__)
 
 __all__ = ["PATTERNS", "FreeSizePattern", "Pattern", "build", "parse"]

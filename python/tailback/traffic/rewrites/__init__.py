@@ -3,9 +3,7 @@
 A new rewrite is one new file here with a function under ``@REWRITES.register("name")``.
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
-
+from tailback.registry import import_parts
 from tailback.traffic.rewrites.rewrite import (
     REWRITES,
     DoesNotApplyError,
@@ -14,7 +12,6 @@ from tailback.traffic.rewrites.rewrite import (
     labels_of_phases,
 )
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+import_parts(__name__, __path__)
 
 __all__ = ["REWRITES", "DoesNotApplyError", "Rewrite", "Rewritten", "labels_of_phases"]

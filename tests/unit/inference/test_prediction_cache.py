@@ -12,8 +12,8 @@ import pytest
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.machine_models import (
     Conditions,
-    KnownPredictions,
     MachineModel,
+    PredictionCache,
     with_routing,
     with_small_buffers,
 )
@@ -35,7 +35,7 @@ def with_engine(prepared: PreparedScenario, **settings: Any) -> PreparedScenario
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
-def asked(predictions: KnownPredictions[str], *times: tuple[Conditions, str, bool]) -> list[str]:
+def asked(predictions: PredictionCache, *times: tuple[Conditions, str, bool]) -> list[str]:
     """Answers to questions, each with what would be simulated, and whether adapters share."""
 
     def simulated(answer: str, shared: bool) -> Callable[[], tuple[str, bool]]:
@@ -50,7 +50,7 @@ def asked(predictions: KnownPredictions[str], *times: tuple[Conditions, str, boo
 def test_a_prediction_is_simulated_once(prepared: PreparedScenario) -> None:
     first = Conditions.of(prepared).with_change(SlowLink(3, 10.0))
     other = Conditions.of(prepared).with_change(SlowLink(3, 10.5))
-    predictions = KnownPredictions[str]()
+    predictions = PredictionCache()
     answers = asked(
         predictions, (first, "first", True), (first, "again", True), (other, "other", True)
     )
@@ -71,7 +71,7 @@ def test_adapters_without_choice_predict_the_same(
     first, other = (
         Conditions.of(with_engine(prepared, injection=name)) for name in ("fifo", injection)
     )
-    predictions = KnownPredictions[str]()
+    predictions = PredictionCache()
     assert asked(predictions, (first, "fifo", shared), (other, injection, False)) == [
         "fifo",
         answer,

@@ -14,7 +14,7 @@ from tailback.inference import explain, search
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.explain import ScenarioWithEvidence
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.machine_models import KnownPredictions
+from tailback.inference.machine_models import PredictionCache
 from tailback.run.run import Run
 from tailback.simulation import execute, simulate
 from tailback.simulation.evaluate import make_simulation
@@ -90,7 +90,7 @@ def test_cached_predictions_give_the_same_answer(
         return simulate()[0]
 
     with monkeypatch.context() as patch:
-        patch.setattr(KnownPredictions, "find_or", again)
+        patch.setattr(PredictionCache, "find_or", again)
         patch.setattr(Comparisons, "of_links", property(lambda _: True))
         patch.setattr(explain, "_others", lambda *_: [])
         repeated, more, _ = diagnosed(trace, patch)

@@ -84,7 +84,7 @@ class _SharedColumns:
 
 
 @dataclass(eq=False)
-class KnownRuns:
+class RunCache:
     """Cached runs of one prepared scenario, by change.
 
     Attributes:

@@ -16,8 +16,8 @@ from tailback.scenario.model import parse
 from tailback.simulation import evaluate as module
 from tailback.simulation import make_evaluate, prepare, routes, simulate
 from tailback.simulation.evaluate import make_simulation
-from tailback.simulation.known_runs import KnownRuns
 from tailback.simulation.prepare import PreparedScenario
+from tailback.simulation.run_cache import RunCache
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT
 
 TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}
@@ -146,7 +146,7 @@ def test_changing_an_answer_changes_no_other(prepared: PreparedScenario) -> None
 def test_the_oldest_run_is_forgotten_first(prepared: PreparedScenario) -> None:
     run = simulate(prepared)
     size = sum(int(table.estimated_size()) for table in run.tables.values())
-    cache = KnownRuns(prepared, max_bytes=2 * size)
+    cache = RunCache(prepared, max_bytes=2 * size)
     changes = [replace(Change(measure=True), seed_offset=seed) for seed in range(3)]
     for change in changes:
         cache.keep(change, run)
@@ -156,7 +156,7 @@ def test_the_oldest_run_is_forgotten_first(prepared: PreparedScenario) -> None:
 def test_equal_columns_of_runs_are_held_once(
     prepared: PreparedScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailback.simulation.known_runs.COMPARED_BYTES", 1)
+    monkeypatch.setattr("tailback.simulation.run_cache.COMPARED_BYTES", 1)
     changes = [replace(Change(measure=True), seed_offset=seed) for seed in range(3)]
     runs = [make_evaluate(prepared)(change) for change in changes]
     sizes = [sum(int(table.estimated_size()) for table in run.tables.values()) for run in runs]
@@ -166,7 +166,7 @@ def test_equal_columns_of_runs_are_held_once(
     assert all(run.tables["messages"].drop(times).equals(same) for run in runs)
     # Room for two runs that share nothing, but for all three without the columns they share.
     assert sizes[0] + sizes[1] < sum(sizes) - 2 * int(same.estimated_size())
-    cache = KnownRuns(prepared, max_bytes=sum(sizes) - 2 * int(same.estimated_size()))
+    cache = RunCache(prepared, max_bytes=sum(sizes) - 2 * int(same.estimated_size()))
     for change, run in zip(changes, runs, strict=True):
         cache.keep(change, run)
     for change, run in zip(changes, runs, strict=True):
@@ -226,7 +226,7 @@ def test_repetitions_that_draw_random_numbers_are_all_simulated(
     scenario = parse(
         {**routed.scenario.model_dump(mode="json", exclude_unset=True), "engine": engine}
     )
-    cache = KnownRuns(prepare(scenario))
+    cache = RunCache(prepare(scenario))
     cache.keep(change, simulate(routed))
     assert cache.find(change) is not None
     assert cache.find(replace(change, seed_offset=1)) is None
