@@ -69,9 +69,10 @@ py-lint: setup ## ruff, mypy, import-linter
 rust-test: setup ## unit and property tests of the Rust crates
 	$(CARGO) test --workspace --locked --quiet
 
-# Whole files to a process: tests of a file share runs, pages and browsers.
+# Whole files to a process: tests of a file share runs, pages and browsers. There is a process for
+# each core, so more threads in one would only wait for each other.
 py-test: setup ## all Python tests, documentation examples and browser tests
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_SELECTION) \
+	POLARS_MAX_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_SELECTION) \
 	  $(PYTEST_ARGS)
 
 docs: setup ## write the pages made from the sources, and the documentation site into site/

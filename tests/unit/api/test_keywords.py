@@ -151,7 +151,9 @@ def by_slurm(scenario: dict[str, Any], over: dict[str, Any], folder: Path) -> st
     return ParameterStudy.open(folder).failures()[1]
 
 
-@pytest.mark.parametrize("workers", [by_processes, by_dask, by_slurm])
+@pytest.mark.parametrize(
+    "workers", [by_processes, pytest.param(by_dask, marks=pytest.mark.slow), by_slurm]
+)
 def test_workers_name_options_as_their_user_does(workers: Workers, tmp_path: Path) -> None:
     scenario = {
         "fabric": {"preset": "tapered"},

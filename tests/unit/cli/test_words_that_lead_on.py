@@ -146,7 +146,10 @@ def test_a_typing_mistake_gets_the_nearest_word(
     assert expected in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell",
+    ["bash", *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("zsh", "fish"))],
+)
 def test_shells_complete_commands(shell: str) -> None:
     start = [sys.executable, "-c", "from tailback.cli import main; main()"]
 

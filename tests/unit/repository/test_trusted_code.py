@@ -50,7 +50,8 @@ def _name(call: ast.Call) -> str:
 
 def _is_unsafe(call: ast.Call) -> bool:
     keywords = {word.arg: getattr(word.value, "value", None) for word in call.keywords}
-    if ast.unparse(call.func) in ("np.load", "numpy.load", "np.save", "np.savez"):
+    loads = _name(call) in ("load", "save", "savez")
+    if loads and ast.unparse(call.func).split(".")[0] in ("np", "numpy"):
         # The default of np.load has been False since NumPy 1.16.3, which is older than ours.
         return keywords.get("allow_pickle", False) is not False
     if keywords.get("shell", False) is not False:

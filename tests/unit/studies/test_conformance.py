@@ -72,6 +72,7 @@ def test_times_and_congestion_are_as_published(runs: dict[str, Run], case: str) 
         assert ours == pytest.approx(fraction, abs=compare.FRACTION_AIM), tier
 
 
+@pytest.mark.slow
 def test_path_lengths_and_forced_bytes_are_exact(runs: dict[str, Run]) -> None:
     for case, path in (("row-major", 2.087), ("tiled", 1.433)):
         assert round(runs[case].summary["average_path_length"], 3) == path
