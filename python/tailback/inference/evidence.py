@@ -285,7 +285,7 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFr
     from tailback.port_counters.analysis.port_inventory import PortInventory
     from tailback.port_counters.analysis.sources import load
 
-    source = load([file for path in paths for file in _files(path)], None)
+    source = load(paths)
     section, fabric = prepared.scenario.fabric, prepared.fabric
     inventory = PortInventory()
     if section.file is not None:
@@ -328,16 +328,6 @@ def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
         f"{foreign.height} of {ports.height} ports with counters are not in the fabric and unused, "
         f"for example port {port} of {name}"
     ]
-
-
-def _files(path: Path) -> list[Path]:
-    """The path itself, or the files of a folder that no reader accepts as a whole."""
-    from tailback.port_counters.readers import READERS
-
-    if not path.is_dir() or any(entry.part.sniff(path) for entry in READERS):
-        return [path]
-    inside = sorted(file for file in path.iterdir() if file.is_file())
-    return inside or [path]
 
 
 def _ports(fabric: Fabric) -> pl.DataFrame:

@@ -342,6 +342,15 @@ def test_a_collection(tmp_path: Path) -> None:
     assert error.value.file.name == "000000.parquet"
 
 
+def test_folder_of_files_is_read_as_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "night"
+    folder.mkdir()
+    files = [put(folder, f"{n}.txt", PLAIN.replace("100", str(1000 * n + 100))) for n in range(2)]
+    for number, file in enumerate(files):
+        os.utime(file, ns=(number * 10**9, number * 10**9))
+    assert load([folder]).counters.readings.equals(load(files).counters.readings)
+
+
 def test_the_way_in(tmp_path: Path) -> None:
     with pytest.raises(CounterError, match="no such file"):
         read_counters(tmp_path / "none")

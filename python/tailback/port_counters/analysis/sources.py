@@ -36,6 +36,7 @@ from tailback.port_counters.analysis.timestamp_checks import (
 from tailback.port_counters.findings.port_events import pauses, port_events, within
 from tailback.port_counters.increments import possible
 from tailback.port_counters.readers import (
+    READERS,
     CounterData,
     collection,
     engine_run,
@@ -203,7 +204,7 @@ def load(
     """Read files of counters as one source, or open one archive.
 
     Args:
-        paths: Files or folders.
+        paths: Files or folders. A folder of no known format stands for the files in it.
         reader: Name of the reader for all of them; None detects each format.
         every_ns: Nanoseconds from one file to the next, for formats without time stamps.
 
@@ -215,6 +216,8 @@ def load(
             files, or ``every_ns`` is given for a format with time stamps.
         TailbackError: ``reader`` is not the name of a reader.
     """
+    if reader is None:
+        paths = [file for path in paths for file in _files_in(path)]
     archives = [path for path in paths if _is_archive(path)] if reader is None else []
     if archives and len(paths) > 1:
         raise CounterError(
@@ -333,6 +336,13 @@ def _is_archive(path: Path) -> bool:
         return path.suffix == ".parquet" and path.is_file()
     except (OSError, ValueError):
         return False
+
+
+def _files_in(path: Path) -> list[Path]:
+    """The path itself, or the files of a folder that no reader accepts as a whole."""
+    if not path.is_dir() or _is_archive(path) or any(entry.part.sniff(path) for entry in READERS):
+        return [path]
+    return sorted(file for file in path.iterdir() if file.is_file()) or [path]
 
 
 def _collections(paths: Sequence[Path]) -> CounterSource:
