@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tailback.evidence.counter_alignment import CLOCK_ERROR_NS, JoinError, sent_bytes
-from tailback.evidence.link_counters import CLOCK_OUTLIERS, join_counters, served_gbps
+from tailback.evidence.link_counters import join_counters, served_gbps
+from tailback.port_counters.findings.port_findings import CLOCK_OUTLIERS, clock_error_ns
 from tailback.port_counters.schema import Flag
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
 
@@ -211,10 +214,31 @@ def test_links_serve_what_most_intervals_show(gbps: float) -> None:
     # Packets at both ends and time stamps may be counted wrongly, so it is a lower bound.
     assert 0.8 * gbps <= served[link] <= gbps
     assert served.sum() == served[link]
-    # Late time stamps of a few intervals do not raise it.
-    few = int(CLOCK_OUTLIERS * rows.height)
-    late = pl.int_range(rows.height) < few
-    twice = pl.when(late).then(pl.col("data_bytes") * 2).otherwise("data_bytes")
-    assert served_gbps(rows.with_columns(data_bytes=twice), FABRIC.n_links)[link] <= gbps
+    # Late time stamps of a few readings, which take the bytes of the next, do not raise it.
+    number = pl.int_range(rows.height)
+    late = number < 2 * int(CLOCK_OUTLIERS * rows.height)
+    moved = pl.when(late).then(pl.col("data_bytes") * 2 * (1 - number % 2)).otherwise("data_bytes")
+    moved = moved.cast(pl.UInt64)
+    assert served_gbps(rows.with_columns(data_bytes=moved), FABRIC.n_links)[link] <= gbps
     unknown = rows.with_columns(data_bytes=pl.lit(None, pl.UInt64))
     assert not served_gbps(unknown, FABRIC.n_links).any()
+
+
+@settings(max_examples=30)
+@given(
+    sent=st.lists(st.integers(0, 10**9), min_size=1, max_size=60),
+    lengths=st.lists(st.sampled_from([10**7, 10**8, 10**9]), min_size=60, max_size=60),
+)
+def test_served_rate_reaches_the_mean(sent: list[int], lengths: list[int]) -> None:
+    """Evidence of one interval never outweighs what the link carried over all of them."""
+    length = np.array(lengths[: len(sent)])
+    rows = counted(FABRIC, OWN, start_s=0.0, end_s=len(sent) / 10, links=[egress(FABRIC, 0)])
+    rows = rows.with_columns(
+        time_ns=pl.Series(UTC + np.cumsum(length)),
+        interval_ns=pl.Series(length),
+        data_bytes=pl.Series(sent, dtype=pl.UInt64),
+    )
+    mean = 8.0 * max(sum(sent) - 2 * 9216, 0) / (length.sum() + clock_error_ns(rows))
+    served = served_gbps(rows, FABRIC.n_links)[egress(FABRIC, 0)]
+    assert mean <= served * (1.0 + 1e-9)
+    assert served <= 8.0 * (np.array(sent) / length).max()
