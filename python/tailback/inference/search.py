@@ -127,7 +127,8 @@ class ExplanationSearch:
         if round_robin.scenario.fabric.forwarding is not None and self.space.takes_too_long:
             for prepared in scenarios:
                 self.space.add_machine(without_tables(prepared), math.log(UNUSUAL / len(scenarios)))
-        if round_robin.fabric.nominal_gbps is not None and self.space.takes_too_long:
+        stated = round_robin.fabric.nominal_gbps is not None and self.space.takes_too_long
+        if stated or self.space.slowed_too_much:
             for prepared in scenarios:
                 prior = math.log(UNUSUAL / len(scenarios))
                 self.space.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
