@@ -26,6 +26,7 @@ from tailback.diagnosis.cable_search import (
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evaluate import Change
 from tailback.evidence.link_counters import LinkCounters
+from tailback.evidence.measured_routes import parallel_bundles
 from tailback.evidence.send_times import SendProfile
 from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
@@ -221,7 +222,8 @@ def _carried(run: Run, reverse: Ints) -> Floats:
 def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> list[int]:
     """Links whose upstream ports stall more than expected, but that do not stall themselves.
 
-    Empty without counters and on lossy networks, whose ports do not stall.
+    In turn those that carried less than their parallel links, as adaptive routing avoids a slow
+    link, and the busy ones. Empty without counters and on lossy networks, whose ports do not stall.
     """
     if counters is None or counters.lossy:
         return []
@@ -233,8 +235,32 @@ def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> 
     share = np.minimum(busy / fabric.link_gbps, 1.0)
     busiest = np.full(len(into), 1e-9)
     np.maximum.at(busiest, fabric.link_src, share)
-    # Busy links that do not stall, at switches whose incoming links stall.
-    score = into[fabric.link_src] * share / busiest[fabric.link_src]
-    score *= 1.0 - np.clip(excess, 0.0, 1.0)
-    order = np.argsort(-score, kind="stable")
-    return [int(link) for link in order[:24] if score[link] > 0]
+    # Links that do not stall, at switches whose incoming links stall.
+    waited = into[fabric.link_src] * (1.0 - np.clip(excess, 0.0, 1.0))
+    lists = []
+    for score in (
+        waited * _avoided(counters, run, fabric),
+        waited * share / busiest[fabric.link_src],
+    ):
+        order = np.argsort(-score, kind="stable")
+        lists.append([int(link) for link in order[:24] if score[link] > 0])
+    turns = (link for turn in zip_longest(*lists) for link in turn if link is not None)
+    return list(dict.fromkeys(turns))
+
+
+def _avoided(counters: LinkCounters, run: Run, fabric: Fabric) -> Floats:
+    """Share of its expected bytes that each link lacks beside its parallel links, 0-1, shape (L,).
+
+    0 where bytes of a bundle of parallel links are not counted, or none are expected.
+    """
+    expected = link_totals(run, "bytes")
+    out = np.zeros(fabric.n_links)
+    for links in parallel_bundles(fabric):
+        carried, usual = counters.sent_bytes[links], expected[links]
+        if np.isnan(carried).any() or carried.sum() <= 0 or usual.sum() <= 0:
+            continue
+        usual = usual * carried.sum() / usual.sum()
+        lacks = np.maximum(usual - carried, 0.0)
+        np.divide(lacks, usual, out=lacks, where=usual > 0)
+        out[links] = lacks
+    return out
