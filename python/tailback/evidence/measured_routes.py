@@ -22,9 +22,12 @@ from tailback.evidence.link_counters import LinkCounters
 from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.model import Fabric
 
+USUAL_UNEVENNESS = 0.25
+"""Unevenness of parallel links if tens of flows are hashed to them, as measured in the lab."""
+
 MIN_UNEVENNESS = 0.5
-"""Minimum unevenness of parallel links, weighted by bytes, for routes to count as uneven. Hashing
-tens of flows gives 0.25 (measured in the lab); all traffic on one of two links gives 1."""
+"""Minimum unevenness of parallel links, weighted by bytes, for routes to count as uneven: all
+traffic on one of two links gives 1, and hashing :data:`USUAL_UNEVENNESS`."""
 
 Capacities = tuple[tuple[int, float], ...]
 

@@ -26,6 +26,7 @@ from tailback.inference.machine_models import (
     longer_delays,
     slower_network,
 )
+from tailback.inference.measured_cables import StallClues
 from tailback.inference.network_clues import OtherJobs
 from tailback.inference.search import ExplanationSearch
 from tailback.simulation import prepare
@@ -138,7 +139,7 @@ def explained(
     monkeypatch.setattr(search, "longer_delays", lambda *_: delayed or [])
     monkeypatch.setattr(search, "links_in_series", lambda *_: in_series or [])
     monkeypatch.setattr(search, "cable_suspects", lambda *_: list(range(0, 32, 2)))
-    monkeypatch.setattr(search, "ahead_of_stalls", lambda *_: [])
+    monkeypatch.setattr(search, "stall_clues", lambda *_: StallClues())
     monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(
         search,
