@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnosis.cable_search import MAX_SHARE
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
@@ -140,11 +141,16 @@ class _ServedRate(NamedTuple):
 
 
 def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
-    """The same, without those of which :func:`impossible_slow` says that it cannot be."""
+    """The same, without those of which :func:`impossible_slow` says that it cannot be.
+
+    Those that reach nearly their rates are left out as well: headers that counters lack, and rates
+    that a standard rounds, look like this, and no search tries such rates either.
+    """
     slow = _degraded(evidence, fabric)
     if wrong_unit(slow, evidence, fabric):
         return ()
-    return tuple(link for link in slow if link.gbps >= MIN_GBPS)
+    nearly = MAX_SHARE * np.asarray(fabric.link_gbps, np.float64)
+    return tuple(link for link in slow if MIN_GBPS <= link.gbps < nearly[link.link])
 
 
 def impossible_slow(evidence: NetworkEvidence, fabric: Fabric) -> str:

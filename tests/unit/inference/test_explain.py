@@ -336,6 +336,9 @@ def test_directions_of_a_counted_cable_must_agree(
         ([0.1, 0.1, 0.1, 0.03], [0.1] * 4, 0, "unit may be wrong"),
         ([0.1] * 3, [0.1] * 3 + [60.0], 3, ""),
         ([50.0, 50.0], [50.0, 50.0], 2, ""),
+        # Uncounted headers of links that others fill.
+        ([97.0, 96.0], [97.0, 96.0, 80.0], 0, ""),
+        ([97.0, 40.0], [97.0, 40.0, 80.0], 1, ""),
         ([10.0, 30.0, 70.0], [10.0, 30.0, 70.0], 3, ""),
         # Three of many alike: the others carried as much, without a queue.
         ([50.0] * 3, [50.0] * 8, 3, ""),
