@@ -149,7 +149,8 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
 
     Rates are those of single intervals, and of 2, 4, 8 … successive ones up to all. A packet at
     each end may be counted in the wrong one, and time stamps are off. So more windows of a length
-    must show the rate than may have worse time stamps. 0 for links without counters.
+    must show the rate than may have worse time stamps, of those in which the link sent: others
+    pretend nothing. 0 for links without counters.
 
     Args:
         intervals: Rows of ``counter_intervals`` with ``link``.
@@ -177,9 +178,9 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
     out = np.zeros(n_links)
     most, width = int(rows["number"].max() or 0) + 1, 1  # type: ignore[arg-type]
     while width < 2 * most:
-        windows = rows.group_by("link", pl.col("number") // width).agg(
-            gbps=((pl.col("sent").sum() - 2 * pl.col("packet").first()) * 8.0 / (span + clock))
-        )
+        bits = (pl.col("sent").sum() - 2 * pl.col("packet").first()) * 8.0
+        windows = rows.group_by("link", pl.col("number") // width).agg(gbps=bits / (span + clock))
+        windows = windows.filter(pl.col("gbps") > 0)
         beyond = (pl.len() * CLOCK_OUTLIERS).floor().cast(pl.Int64)
         shown = (
             windows.sort("gbps", descending=True).group_by("link").agg(pl.col("gbps").get(beyond))

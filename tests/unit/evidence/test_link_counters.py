@@ -216,7 +216,7 @@ def test_links_serve_what_most_intervals_show(gbps: float) -> None:
     assert served.sum() == served[link]
     # Late time stamps of a few readings, which take the bytes of the next, do not raise it.
     number = pl.int_range(rows.height)
-    late = number < 2 * int(CLOCK_OUTLIERS * rows.height)
+    late = number < 2 * int(CLOCK_OUTLIERS * (1.0 - CLOCK_OUTLIERS) * rows.height)
     moved = pl.when(late).then(pl.col("data_bytes") * 2 * (1 - number % 2)).otherwise("data_bytes")
     moved = moved.cast(pl.UInt64)
     assert served_gbps(rows.with_columns(data_bytes=moved), FABRIC.n_links)[link] <= gbps
@@ -242,3 +242,20 @@ def test_served_rate_reaches_the_mean(sent: list[int], lengths: list[int]) -> No
     served = served_gbps(rows, FABRIC.n_links)[egress(FABRIC, 0)]
     assert mean <= served * (1.0 + 1e-9)
     assert served <= 8.0 * (np.array(sent) / length).max()
+
+
+@pytest.mark.parametrize("busy_intervals", [3, 15, 80])
+def test_idle_time_hides_no_full_link(busy_intervals: int) -> None:
+    """A link that others fill for a short time of a long record is known to serve its rate."""
+    rate = 100e9 / 8
+    first, last = 20.0, 20.0 + busy_intervals / 10
+    full = type(OWN)(
+        np.array([0]),
+        np.array([5]),
+        np.array([rate * (last - first)]),
+        np.array([first * 1e12]),
+        np.array([last * 1e12]),
+    )
+    link = egress(FABRIC, 0)
+    rows = counted(FABRIC, full, start_s=0.0, end_s=60.0, links=[link])
+    assert 95.0 < served_gbps(rows, FABRIC.n_links)[link] <= 100.0
