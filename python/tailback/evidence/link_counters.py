@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,7 +148,8 @@ def join_counters(
 def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
     """Highest rate at which each link has sent, a lower bound of its capacity, Gb/s, shape (L,).
 
-    Rates are those of single intervals, and of 2, 4, 8 … successive ones up to all. A packet at
+    Rates are those of single intervals, and of 2, 4, 8 … successive ones up to all. A link sends
+    nothing while it stalls, so what it sent took only the rest of an interval. A packet at
     each end may be counted in the wrong one, and time stamps are off. So more windows of a length
     must show the rate than may have worse time stamps, of those in which the link sent: others
     pretend nothing. 0 for links without counters.
@@ -168,6 +170,11 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
         end=pl.col("time_ns"),
         length=pl.col("interval_ns").cast(pl.Int64),
         sent=pl.col("data_bytes").cast(pl.Float64),
+        # A port that is paused for one priority may send at others.
+        stalled=pl.when(pl.col("paused_fraction").is_null())
+        .then(pl.col("stall_fraction").fill_null(0.0) * pl.col("interval_ns"))
+        .otherwise(0.0),
+        most=pl.col("capacity_gbps").fill_null(math.inf).max().over("link"),
         packet=pl.when(usual).then(PACKET_BYTES).otherwise(JUMBO_BYTES),
         number=pl.int_range(pl.len()).over("link"),
     )
@@ -175,11 +182,14 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
     span = (pl.col("end").max() - (pl.col("end") - pl.col("length")).min()).clip(
         pl.col("length").sum()
     )
+    free = (span - pl.col("stalled").sum()).clip(0.0) + clock
     out = np.zeros(n_links)
     most, width = int(rows["number"].max() or 0) + 1, 1  # type: ignore[arg-type]
     while width < 2 * most:
         bits = (pl.col("sent").sum() - 2 * pl.col("packet").first()) * 8.0
-        windows = rows.group_by("link", pl.col("number") // width).agg(gbps=bits / (span + clock))
+        windows = rows.group_by("link", pl.col("number") // width).agg(
+            gbps=(bits / free.clip(1.0)).clip(upper_bound=pl.col("most").first())
+        )
         windows = windows.filter(pl.col("gbps") > 0)
         beyond = (pl.len() * CLOCK_OUTLIERS).floor().cast(pl.Int64)
         shown = (

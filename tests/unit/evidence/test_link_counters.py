@@ -259,3 +259,27 @@ def test_idle_time_hides_no_full_link(busy_intervals: int) -> None:
     link = egress(FABRIC, 0)
     rows = counted(FABRIC, full, start_s=0.0, end_s=60.0, links=[link])
     assert 95.0 < served_gbps(rows, FABRIC.n_links)[link] <= 100.0
+
+
+@settings(max_examples=30)
+@given(
+    rate=st.floats(5.0, 100.0),
+    stalls=st.lists(st.floats(0.0, 0.99), min_size=3, max_size=40),
+    busy=st.floats(0.5, 1.0),
+)
+def test_served_rate_excludes_stalled_time(rate: float, stalls: list[float], busy: float) -> None:
+    """A link that waits for credit sends the rest of the time, at no more than its rate."""
+    stall = np.array(stalls)
+    rows = counted(FABRIC, OWN, start_s=0.0, end_s=len(stalls) / 10, links=[egress(FABRIC, 0)])
+    length = rows["interval_ns"].to_numpy()
+    # In one interval it sends all the time that it does not stall.
+    share = np.where(np.arange(len(stall)) == len(stall) // 2, 1.0, busy)
+    sent = rate / 8 * length * (1.0 - stall) * share
+    rows = rows.with_columns(
+        data_bytes=pl.Series(sent).cast(pl.UInt64),
+        stall_fraction=pl.Series(stall),
+        capacity_gbps=pl.lit(100.0),
+    )
+    served = served_gbps(rows, FABRIC.n_links)[egress(FABRIC, 0)]
+    few = len(stalls) < 20
+    assert 0.99 * rate * (1.0 if few else busy) <= served <= rate * (1.0 + 1e-6)
