@@ -300,7 +300,7 @@ def slow_by_counters(
 
 
 @pytest.mark.parametrize(
-    ("ways", "reached", "slow"),
+    ("directions", "reached", "slow"),
     [
         # Interval counts weigh rates that agree.
         ([(0, 30, 20.0, 18.0, 22.0), (1, 10, 24.0, 20.0, 28.0)], 25.0, [SlowLink(0, 21.0)]),
@@ -317,12 +317,12 @@ def slow_by_counters(
     ],
 )
 def test_directions_of_a_counted_cable_must_agree(
-    ways: list[tuple[int, int, float, float, float]], reached: float, slow: list[SlowLink]
+    directions: list[tuple[int, int, float, float, float]], reached: float, slow: list[SlowLink]
 ) -> None:
     evidence, fabric = slow_by_counters([1.0], [reached])
     assert evidence.counters is not None
     names = ["link", "intervals", "served_gbps", "served_low_gbps", "served_high_gbps"]
-    findings = pl.DataFrame(ways, schema=names, orient="row")
+    findings = pl.DataFrame(directions, schema=names, orient="row")
     evidence.counters.findings = findings.with_columns(finding=pl.lit("degraded"))
     assert list(network_clues.counted_slow(evidence, fabric)) == slow
 
