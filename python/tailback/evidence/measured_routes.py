@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tailback.arrays import Floats
 from tailback.evidence.link_counters import LinkCounters
+from tailback.fabric.degraded import nominal
 from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.model import Fabric
 
@@ -54,16 +55,17 @@ def limited_by_routes(
         carried = counters.sent_bytes[links]
         if np.isnan(carried).any() or carried.sum() <= 0:
             continue
-        rates = fabric.link_gbps[links].astype(np.float64)
+        rates = nominal(fabric).link_gbps[links].astype(np.float64)
         usual, even = np.full(len(links), carried.mean()), carried.sum() * rates / rates.sum()
         if expected[links].sum() > 0:
             explained = carried.sum() * expected[links] / expected[links].sum()
             if np.abs(carried - explained).sum() < np.abs(carried - usual).sum():
                 usual = even = explained
         groups.append((carried, usual))
-        # Sending time of the most loaded link over that of the bundle as expected.
+        # Sending time of the most loaded link over that of the bundle as expected. What a slow link
+        # costs is in the expected run already.
         slowdown = max(float((carried / rates).max() / (even / rates).max()), 1.0)
-        reduced += [(int(x), float(r) / slowdown) for x, r in zip(links, rates, strict=True)]
+        reduced += [(int(link), float(fabric.link_gbps[link]) / slowdown) for link in links]
     unevenness = _unevenness(groups)
     return (tuple(reduced) if unevenness >= MIN_UNEVENNESS else (), unevenness)
 

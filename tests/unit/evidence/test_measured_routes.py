@@ -9,6 +9,7 @@ import pytest
 
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.measured_routes import limited_by_routes, unevenness_of_tables
+from tailback.fabric.degraded import SlowLink, with_slow_links
 from tailback.fabric.lft import NO_ENTRY
 from tests.factories.counted_links import bursts, counted, joined, small_tree
 
@@ -69,6 +70,23 @@ def test_expected_avoidance_is_no_uneven_route(
     limits, shown = limited_by_routes(carried(1.0 - second, second), FABRIC, bytes_expected)
     assert shown == pytest.approx(uneven, abs=1e-9)
     assert {round(rate, 6) for _, rate in limits} == ({round(gbps, 6)} if gbps else set())
+
+
+def test_slow_cables_are_not_multiplied_by_routes() -> None:
+    """Hashing loads a slow link like the other: its cost is that of the cable, not of routes."""
+    counters = carried(1.0, 0.0)
+    slow = int(np.flatnonzero((FABRIC.link_src >= FABRIC.n_nodes) & (FABRIC.link_up > 0))[0])
+    bundle = np.flatnonzero((FABRIC.link_src == FABRIC.link_src[slow]) & (FABRIC.link_up > 0))
+    counters.sent_bytes[bundle] = 5e8
+    fabric = with_slow_links(FABRIC, [SlowLink(slow, 20.0, both=False)])
+    limits, uneven = limited_by_routes(counters, fabric, NOTHING)
+    assert uneven > 0.5
+    # The other bundles pass half; this one passes what its links serve.
+    assert {rate for link, rate in limits if link not in bundle} == {50.0}
+    assert dict(limits)[slow] == 20.0 and {dict(limits)[int(link)] for link in bundle} == {
+        20.0,
+        100.0,
+    }
 
 
 def test_links_that_were_not_counted_say_nothing() -> None:
