@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -96,6 +96,8 @@ class CableTrials(ABC):
         nominal: Rates of the links, Gb/s, shape (L,).
         most_trials: Simulations after which rates and further cables are no longer looked for.
         bursts: Bursts per window of counted traffic of others beside which cables are simulated.
+        avoided: Cables that adaptive routing seems to avoid, by one link of each: they delay the
+            run only at rates below those that are tried first.
         trials: All that was simulated.
     """
 
@@ -104,6 +106,7 @@ class CableTrials(ABC):
     nominal: Floats
     most_trials: int = 1000
     bursts: int | None = None
+    avoided: Collection[int] = ()
     trials: list[Trial] = field(default_factory=list)
 
     @abstractmethod
@@ -165,7 +168,7 @@ class CableTrials(ABC):
             return None
         trial = self.attempt((*before, SlowLink(link, share * nominal, both)))
         idle = trial.elapsed_ps - self.expected_ps < 0.02 * self.missing_ps
-        if idle and trial.shape <= self.worth_fitting:
+        if idle and trial.shape <= self.worth_fitting and link not in self.avoided:
             return None
         too_slow = trial.elapsed_ps / self.measured_ps
         if too_slow > 1.0 and share * too_slow < MAX_SHARE:
@@ -223,7 +226,7 @@ class CableTrials(ABC):
             trial = self.first((), link)
             if trial is None:
                 continue
-            if trial.shape > best:
+            if trial.shape > best or link in self.avoided:
                 # Better than any before: perhaps so good that no further one need be tried.
                 trial = self.best_rate(trial)
             best = max(best, trial.shape)

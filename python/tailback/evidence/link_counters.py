@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from tailback.arrays import Floats
 from tailback.evidence.counter_alignment import Alignment, JoinError, Sent, align
 from tailback.fabric.model import Fabric
 from tailback.port_counters.findings.port_findings import (
+    CLOCK_OUTLIERS,
     JUMBO_BYTES,
     PACKET_BYTES,
     clock_error_ns,
@@ -143,16 +145,14 @@ def join_counters(
     )
 
 
-CLOCK_OUTLIERS = 0.05
-"""Share of intervals whose time stamps may be off by more than :func:`clock_error_ns`, which is the
-95th percentile."""
-
-
 def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
     """Highest rate at which each link has sent, a lower bound of its capacity, Gb/s, shape (L,).
 
-    A packet at each end of an interval may be counted in the wrong one, and time stamps are off. So
-    more intervals must show the rate than may have worse time stamps. 0 for links without counters.
+    Rates are those of single intervals, and of 2, 4, 8 … successive ones up to all. A link sends
+    nothing while it stalls, so what it sent took only the rest of an interval. A packet at
+    each end may be counted in the wrong one, and time stamps are off. So more windows of a length
+    must show the rate than may have worse time stamps, of those in which the link sent: others
+    pretend nothing. 0 for links without counters.
 
     Args:
         intervals: Rows of ``counter_intervals`` with ``link``.
@@ -162,17 +162,42 @@ def served_gbps(intervals: pl.DataFrame, n_links: int) -> Floats:
         pl.col("link").is_not_null()
         & (pl.col("link") < n_links)
         & pl.col("data_bytes").is_not_null()
-    )
+    ).sort("link", "time_ns")
+    clock = clock_error_ns(with_bytes)
     usual = (pl.col("data_bytes") / pl.col("packets")).max().over("link") <= PACKET_BYTES
-    packet = pl.when(usual).then(PACKET_BYTES).otherwise(JUMBO_BYTES)
-    sent = pl.col("data_bytes").cast(pl.Float64) - 2 * packet
-    rates = with_bytes.with_columns(
-        gbps=(sent * 8.0 / (pl.col("interval_ns") + clock_error_ns(with_bytes))).clip(0.0)
-    ).sort("gbps", descending=True)
-    beyond = (pl.len() * CLOCK_OUTLIERS).floor().cast(pl.Int64)
-    shown = rates.group_by("link").agg(pl.col("gbps").get(beyond))
+    rows = with_bytes.select(
+        "link",
+        end=pl.col("time_ns"),
+        length=pl.col("interval_ns").cast(pl.Int64),
+        sent=pl.col("data_bytes").cast(pl.Float64),
+        # A port that is paused for one priority may send at others.
+        stalled=pl.when(pl.col("paused_fraction").is_null())
+        .then(pl.col("stall_fraction").fill_null(0.0) * pl.col("interval_ns"))
+        .otherwise(0.0),
+        most=pl.col("capacity_gbps").fill_null(math.inf).max().over("link"),
+        packet=pl.when(usual).then(PACKET_BYTES).otherwise(JUMBO_BYTES),
+        number=pl.int_range(pl.len()).over("link"),
+    )
+    # Intervals before which readings are missing last longer; those of two sources are added up.
+    span = (pl.col("end").max() - (pl.col("end") - pl.col("length")).min()).clip(
+        pl.col("length").sum()
+    )
+    free = (span - pl.col("stalled").sum()).clip(0.0) + clock
     out = np.zeros(n_links)
-    out[shown["link"].to_numpy()] = shown["gbps"].to_numpy()
+    most, width = int(rows["number"].max() or 0) + 1, 1  # type: ignore[arg-type]
+    while width < 2 * most:
+        bits = (pl.col("sent").sum() - 2 * pl.col("packet").first()) * 8.0
+        windows = rows.group_by("link", pl.col("number") // width).agg(
+            gbps=(bits / free.clip(1.0)).clip(upper_bound=pl.col("most").first())
+        )
+        windows = windows.filter(pl.col("gbps") > 0)
+        beyond = (pl.len() * CLOCK_OUTLIERS).floor().cast(pl.Int64)
+        shown = (
+            windows.sort("gbps", descending=True).group_by("link").agg(pl.col("gbps").get(beyond))
+        )
+        link = shown["link"].to_numpy()
+        out[link] = np.maximum(out[link], shown["gbps"].to_numpy())
+        width *= 2
     return out
 
 

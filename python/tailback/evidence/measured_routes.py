@@ -5,6 +5,9 @@ parallel ones. The most loaded link limits the throughput of the bundle: if it c
 the bytes, k links of rate C together pass C / s instead of the k C of evenly spread traffic. The
 same limit applies to evenly spread traffic on links of rate C / (k s) each, which is how it is
 modelled. This is exact for saturated links, and slightly too slow for others.
+
+Adaptive routing avoids a slow link. What the expected run, with the slow links that evidence shows,
+spreads unevenly is therefore no imbalance of the routes.
 """
 
 from __future__ import annotations
@@ -14,48 +17,69 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.evidence.link_counters import LinkCounters
+from tailback.fabric.degraded import nominal
 from tailback.fabric.lft import NO_ENTRY
 from tailback.fabric.model import Fabric
 
+USUAL_UNEVENNESS = 0.25
+"""Unevenness of parallel links if tens of flows are hashed to them, as measured in the lab."""
+
 MIN_UNEVENNESS = 0.5
-"""Minimum unevenness of parallel links, weighted by bytes, for routes to count as uneven. Hashing
-tens of flows gives 0.25 (measured in the lab); all traffic on one of two links gives 1."""
+"""Minimum unevenness of parallel links, weighted by bytes, for routes to count as uneven: all
+traffic on one of two links gives 1, and hashing :data:`USUAL_UNEVENNESS`."""
 
 Capacities = tuple[tuple[int, float], ...]
 
 
-def limited_by_routes(counters: LinkCounters, fabric: Fabric) -> tuple[Capacities, float]:
+def limited_by_routes(
+    counters: LinkCounters, fabric: Fabric, expected: Floats
+) -> tuple[Capacities, float]:
     """Reduced link rates that limit evenly spread traffic like the measured imbalance.
-
-    Parallel links are all up-links of a switch, and all down-links into a switch.
 
     Args:
         counters: Counters of links during the job.
-        fabric: The fabric.
+        fabric: The fabric with the rates of the expected run.
+        expected: Bytes of each link in the expected run, shape (L,).
 
     Returns:
         Links and their reduced rates in Gb/s, none if the unevenness is less than
         :data:`MIN_UNEVENNESS`; and the unevenness: mean absolute deviation of parallel links from
-        their mean, over that mean, weighted by bytes.
+        their mean or, if it is nearer, from their expected bytes, over that mean, weighted by
+        bytes.
     """
-    between_switches = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
-    up, down = between_switches & (fabric.link_up > 0), between_switches & (fabric.link_up < 0)
-    groups: list[NDArray[np.float64]] = []
+    groups: list[tuple[Floats, Floats]] = []
     reduced: list[tuple[int, float]] = []
-    for chosen, end in ((up, fabric.link_src), (down, fabric.link_dst)):
-        for vertex in np.unique(end[chosen]):
-            links = np.flatnonzero(chosen & (end == vertex))
-            carried = counters.sent_bytes[links]
-            if len(links) < 2 or np.isnan(carried).any() or carried.sum() <= 0:
-                continue
-            groups.append(carried)
-            rates = fabric.link_gbps[links]
-            # Sending time of the most loaded link over that of the evenly loaded bundle.
-            slowdown = float((carried / rates).max() / (carried.sum() / rates.sum()))
-            reduced += [(int(x), float(r) / slowdown) for x, r in zip(links, rates, strict=True)]
+    for links in parallel_bundles(fabric):
+        carried = counters.sent_bytes[links]
+        if np.isnan(carried).any() or carried.sum() <= 0:
+            continue
+        rates = nominal(fabric).link_gbps[links].astype(np.float64)
+        usual, even = np.full(len(links), carried.mean()), carried.sum() * rates / rates.sum()
+        if expected[links].sum() > 0:
+            explained = carried.sum() * expected[links] / expected[links].sum()
+            if np.abs(carried - explained).sum() < np.abs(carried - usual).sum():
+                usual = even = explained
+        groups.append((carried, usual))
+        # Sending time of the most loaded link over that of the bundle as expected. What a slow link
+        # costs is in the expected run already.
+        slowdown = max(float((carried / rates).max() / (even / rates).max()), 1.0)
+        reduced += [(int(link), float(fabric.link_gbps[link]) / slowdown) for link in links]
     unevenness = _unevenness(groups)
     return (tuple(reduced) if unevenness >= MIN_UNEVENNESS else (), unevenness)
+
+
+def parallel_bundles(fabric: Fabric) -> list[NDArray[np.int64]]:
+    """Bundles of at least two parallel links: up-links of a switch, and down-links into one."""
+    between_switches = (fabric.link_src >= fabric.n_nodes) & (fabric.link_dst >= fabric.n_nodes)
+    out = []
+    for sign, end in ((1, fabric.link_src), (-1, fabric.link_dst)):
+        chosen = np.flatnonzero(between_switches & (np.sign(fabric.link_up) == sign))
+        chosen = chosen[np.argsort(end[chosen], kind="stable")]
+        cuts = np.flatnonzero(np.diff(end[chosen])) + 1
+        out += [links for links in np.split(chosen, cuts) if len(links) > 1]
+    return out
 
 
 def unevenness_of_tables(link: NDArray[np.uint32], fabric: Fabric) -> float:
@@ -71,18 +95,19 @@ def unevenness_of_tables(link: NDArray[np.uint32], fabric: Fabric) -> float:
         Mean absolute deviation of the destinations of parallel up-links from their mean, over that
         mean, 0–2, like :func:`limited_by_routes` for bytes; 0 without parallel up-links.
     """
-    groups: list[NDArray[np.float64]] = []
+    groups: list[tuple[Floats, Floats]] = []
     for leaf in np.unique(fabric.node_switch[fabric.node_switch >= 0]):
         up = np.flatnonzero((fabric.link_src == fabric.n_nodes + leaf) & (fabric.link_up > 0))
         if len(up) < 2:
             continue
         outputs = link[leaf][link[leaf] != NO_ENTRY]
-        groups.append(np.bincount(outputs, minlength=fabric.n_links)[up] / fabric.link_gbps[up])
+        load = np.bincount(outputs, minlength=fabric.n_links)[up] / fabric.link_gbps[up]
+        groups.append((load, np.full(len(up), load.mean())))
     return _unevenness(groups)
 
 
-def _unevenness(groups: Sequence[NDArray[np.float64]]) -> float:
-    """Mean absolute deviation of parallel links from their group's mean, over that mean, 0–2."""
-    total = sum(float(group.sum()) for group in groups)
-    deviation = sum(float(np.abs(group - group.mean()).sum()) for group in groups)
+def _unevenness(groups: Sequence[tuple[Floats, Floats]]) -> float:
+    """Mean absolute deviation of parallel links from their usual load, over its mean, 0–2."""
+    total = sum(float(load.sum()) for load, _ in groups)
+    deviation = sum(float(np.abs(load - usual).sum()) for load, usual in groups)
     return deviation / total if total > 0 else 0.0

@@ -40,6 +40,7 @@ from tailback.inference.network_clues import (
     are_counted,
     between_switches,
     comparisons,
+    counted_slow,
     impossible_slow,
     is_lossy,
     routing_is_stated,
@@ -141,6 +142,8 @@ def add_evidence(
         statements.sources.append(wording.tables_not_used())
     if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
         statements.sources.append(wording.STATED_SLOW_NOT_USED)
+    if not best.slow and counted_slow(evidence, prepared.fabric):
+        statements.sources.append(wording.COUNTED_SLOW_NOT_USED)
     if space.machines[best.machine].small_buffers:
         statements.sources.append(wording.SMALL_BUFFERS)
     statements.sources += [wording.ruled_out_coarsely(ranking) for ranking in space.rankings]

@@ -88,6 +88,11 @@ STATED_SLOW_NOT_USED: Final = (
     "faster than they allow (the file may be of another day)"
 )
 
+COUNTED_SLOW_NOT_USED: Final = (
+    "assumed: cables that seem slow by their queues ran at their nominal rates, as the run was "
+    "faster than they allow"
+)
+
 DROPS: Final = "the network drops packets when queues are full; the model delays them instead"
 
 

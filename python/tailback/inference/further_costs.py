@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis.fanin import hot_receiver_share
+from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence.measured_routes import (
     Capacities,
@@ -47,7 +48,7 @@ def further_costs(
     even, quiet = balanced(program), without_noise(program)
     if np.array_equal(even.amount, quiet.amount):
         even = quiet
-    limits, uneven = _route_limits(prepared, evidence)
+    limits, uneven = _route_limits(prepared, evidence, run)
     saved: tuple[list[int], list[int]] = ([], [])
     routing = []
     for seed in range(seeds):
@@ -132,13 +133,16 @@ def _placement_costs(
 
 
 def _route_limits(
-    prepared: PreparedScenario, evidence: NetworkEvidence
+    prepared: PreparedScenario, evidence: NetworkEvidence, run: Run
 ) -> tuple[Capacities, float]:
-    """Link limits due to uneven routes; none with forwarding tables or much other traffic."""
+    """Link limits due to uneven routes, where the expected run does not explain them.
+
+    None with forwarding tables or much other traffic.
+    """
     counters, others = evidence.counters, evidence.others
     if counters is None or prepared.scenario.fabric.forwarding is not None:
         return (), 0.0
     counted = float(np.nan_to_num(counters.sent_bytes).sum())
     if others is not None and others.sent_bytes > 0.02 * counted:
         return (), 0.0
-    return limited_by_routes(counters, prepared.fabric)
+    return limited_by_routes(counters, prepared.fabric, link_totals(run, "bytes"))

@@ -575,8 +575,8 @@ def _with_unexplained(hypotheses: Sequence[Hypothesis], model: ErrorModel) -> It
         # Slower links everywhere explain the time or they do not: their share is free.
         if off <= 0 or hypothesis.unexplained or hypothesis.slower is not None:
             continue
-        if hypothesis.slow and not model.missing_share(hypothesis.outcome.elapsed_ps):
-            continue  # Counters show a slow link, but its rate only roughly.
+        if hypothesis.cause and not model.missing_share(hypothesis.outcome.elapsed_ps):
+            continue  # A cause that costs more than was lost is not the right one.
         sensitivity = hypothesis.outcome.sensitivity
         same = {
             kind: max(sensitivity.get(kind, 0.0), varied.get(kind, 0.0) * off**2)

@@ -192,6 +192,19 @@ class HypothesisSpace:
         )
 
     @property
+    def slowed_too_much(self) -> bool:
+        """Whether slow cables of counters make every run longer than the measured one.
+
+        Counters that say so may be wrong, or of another time.
+        """
+        return all(
+            machine.slow
+            and self.alone(name, None, with_others=False).elapsed_ps
+            > (1.0 + FAULT) * self.inside_ps
+            for name, machine in self.machines.items()
+        )
+
+    @property
     def is_open(self) -> bool:
         """Whether a fault that was not found is probable enough to search for it."""
         return self.posterior().worth_a_search > WORTH_A_SEARCH
@@ -238,9 +251,10 @@ class HypothesisSpace:
             prepared: The scenario with the job alone.
             log_prior: Logarithm of the prior probability of the machine model.
             small_buffers: The scenario has smaller buffers than stated, or than the default.
-            at_nominal_rates: The scenario has nominal rates where slower ones are stated.
+            at_nominal_rates: The scenario has nominal rates where slower ones are stated, or
+                counted.
         """
-        slow = counted_slow(self.evidence, prepared.fabric)
+        slow = () if at_nominal_rates else counted_slow(self.evidence, prepared.fabric)
         machine = MachineModel(
             prepared,
             log_prior,

@@ -40,7 +40,8 @@ class MachineModel:
         sensitivity: Misfit of simulations with other engine settings to one with these, by kind of
             evidence.
         small_buffers: Whether its buffers are smaller than stated, or than the default.
-        at_nominal_rates: Whether cables run at their nominal rates that are stated as slow.
+        at_nominal_rates: Whether cables run at their nominal rates that are stated, or counted, as
+            slow.
     """
 
     prepared: PreparedScenario

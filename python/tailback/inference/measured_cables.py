@@ -26,6 +26,7 @@ from tailback.diagnosis.cable_search import (
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evaluate import Change
 from tailback.evidence.link_counters import LinkCounters
+from tailback.evidence.measured_routes import USUAL_UNEVENNESS, parallel_bundles
 from tailback.evidence.send_times import SendProfile
 from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
@@ -112,14 +113,14 @@ def parallel_links(fabric: Fabric, link: int) -> list[int]:
 
 
 def cable_suspects(
-    sends: SendProfile | None, run: Run, ahead: Sequence[int], paths: MessagePaths, most: int
+    sends: SendProfile | None, run: Run, clues: StallClues, paths: MessagePaths, most: int
 ) -> list[int]:
     """Cables to try, by one link of each, most likely first.
 
     Args:
         sends: Measured times of sends; None if there are none.
         run: The expected run, with link measurements.
-        ahead: Links downstream of stalled ports (:func:`ahead_of_stalls`).
+        clues: Links downstream of stalled ports.
         paths: The paths of messages.
         most: Maximum number of cables.
     """
@@ -127,7 +128,7 @@ def cable_suspects(
     reverse = fabric.link_reverse.astype(np.int64)
     carried = _carried(run, reverse)
     cable = np.minimum(np.arange(fabric.n_links), reverse)
-    ranked = [list(ahead), [] if sends is None else late_sends(sends, run, paths)]
+    ranked = [clues.avoided, clues.ahead, [] if sends is None else late_sends(sends, run, paths)]
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
     used = carrying_cables(run, fabric).tolist()
     likely = [int(cable[link]) for link in (*turns, *used) if carried[link] > 0]
@@ -218,14 +219,29 @@ def _carried(run: Run, reverse: Ints) -> Floats:
     return np.asarray(sent + sent[reverse], np.float64)
 
 
-def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> list[int]:
-    """Links whose upstream ports stall more than expected, but that do not stall themselves.
+@dataclass(frozen=True)
+class StallClues:
+    """Links for which others wait by their counters, most likely first.
+
+    Attributes:
+        avoided: Those that carried less than their parallel links, as adaptive routing avoids a
+            slow link, by one link of each cable.
+        ahead: Busy ones whose upstream ports stall more than expected.
+    """
+
+    avoided: tuple[int, ...] = ()
+    ahead: tuple[int, ...] = ()
+
+
+def stall_clues(counters: LinkCounters | None, run: Run, fabric: Fabric) -> StallClues:
+    """Links that do not stall themselves, and on which others seem to wait, by counters.
 
     Empty without counters and on lossy networks, whose ports do not stall.
     """
     if counters is None or counters.lossy:
-        return []
-    expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, 1)
+        return StallClues()
+    # The stalls that are expected of a run that took as long as measured.
+    expected = link_totals(run, "stall_ps") / max(run.elapsed_ps, counters.seconds * 1e12, 1.0)
     excess = np.nan_to_num(counters.stall - expected)
     into = np.zeros(fabric.n_nodes + len(fabric.switch_name))
     np.add.at(into, fabric.link_dst, np.maximum(excess, 0.0))
@@ -233,8 +249,35 @@ def ahead_of_stalls(counters: LinkCounters | None, run: Run, fabric: Fabric) -> 
     share = np.minimum(busy / fabric.link_gbps, 1.0)
     busiest = np.full(len(into), 1e-9)
     np.maximum.at(busiest, fabric.link_src, share)
-    # Busy links that do not stall, at switches whose incoming links stall.
-    score = into[fabric.link_src] * share / busiest[fabric.link_src]
-    score *= 1.0 - np.clip(excess, 0.0, 1.0)
+    # Links that do not stall, at switches whose incoming links stall.
+    flows = 1.0 - np.clip(excess, 0.0, 1.0)
+    ahead = into[fabric.link_src] * share / busiest[fabric.link_src] * flows
+    # All links of a switch are avoided with the one that is slow, so both ways of a cable count. A
+    # link that stalls is avoided for what is ahead of it.
+    avoided = _avoided_share(counters, run, fabric) * flows
+    reverse = fabric.link_reverse.astype(np.int64)
+    cables = np.where(avoided >= avoided[reverse], avoided + avoided[reverse], 0.0)
+    return StallClues(_largest(cables), _largest(ahead))
+
+
+def _largest(score: Floats) -> tuple[int, ...]:
+    """Links with a positive score, the largest first."""
     order = np.argsort(-score, kind="stable")
-    return [int(link) for link in order[:24] if score[link] > 0]
+    return tuple(int(link) for link in order[:24] if score[link] > 0)
+
+
+def _avoided_share(counters: LinkCounters, run: Run, fabric: Fabric) -> Floats:
+    """Share of its expected bytes that each link lacks beside its parallel links, 0-1, shape (L,).
+
+    0 where it lacks no more than usual, where bytes of a bundle of parallel links are not counted,
+    or none are expected.
+    """
+    expected = link_totals(run, "bytes")
+    out = np.zeros(fabric.n_links)
+    for links in parallel_bundles(fabric):
+        carried, usual = counters.sent_bytes[links], expected[links]
+        if np.isnan(carried).any() or carried.sum() <= 0 or usual.sum() <= 0:
+            continue
+        usual = usual * carried.sum() / usual.sum()
+        out[links] = np.divide(usual - carried, usual, out=np.zeros(len(links)), where=usual > 0)
+    return np.where(out > USUAL_UNEVENNESS, out, 0.0)

@@ -160,7 +160,7 @@ def explain(
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, summary, decision)
     open_question = _nothing_to_diagnose(measured, summary, inside) or summary.impossible
-    if not open_question and main is not None:
+    if not open_question:
         open_question = _model_too_slow(costs, (expected, inside), scale, summary)
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
@@ -222,7 +222,9 @@ def _model_too_slow(
     """
     expected, inside = times
     model = ErrorModel(inside, lossy=summary.lossy)
-    charged = RELATIVE_COST_ERROR * sum(cost.ps for cost in costs) / max(scale, 1e-9)
+    # Errors of costs are independent. Costs may overlap, but together are no longer than the run.
+    charged = math.hypot(*(cost.ps for cost in costs)) / max(scale, 1e-9)
+    charged = RELATIVE_COST_ERROR * min(charged, expected)
     error = math.hypot(model.time_error * expected, charged)
     if expected - inside <= STANDARD_ERRORS * error:
         return ""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnosis.cable_search import MAX_SHARE
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
@@ -101,25 +103,54 @@ enough to count."""
 
 
 def _degraded(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
-    """Links that carry less than their rate according to counters of queues."""
+    """Links that carry less than their rate according to counters of queues.
+
+    A cable is as slow both ways unless the rates of its two directions contradict each other.
+    """
     counters = evidence.counters
     if counters is None or not counters.findings.height:
         return ()
     rows = counters.findings.filter(
         (pl.col("finding") == "degraded") & pl.col("link").is_not_null()
-    )
-    cables: dict[int, list[float]] = {}
-    for link, gbps in rows.select("link", "served_gbps").rows():
-        cables.setdefault(min(int(link), int(fabric.link_reverse[int(link)])), []).append(gbps)
-    return tuple(SlowLink(cable, float(np.mean(rates))) for cable, rates in cables.items())
+    ).select("link", "intervals", "served_gbps", "served_low_gbps", "served_high_gbps")
+    cables: dict[int, list[_ServedRate]] = {}
+    for row in map(_ServedRate._make, rows.rows()):
+        cables.setdefault(min(row.link, int(fabric.link_reverse[row.link])), []).append(row)
+    slow = list[SlowLink]()
+    for cable, rates in cables.items():
+        least = max(rate.low for rate in rates)
+        if len(rates) == 1 and evidence.served_gbps is not None:
+            least = max(least, float(evidence.served_gbps[fabric.link_reverse[rates[0].link]]))
+        if least > min(rate.high for rate in rates):
+            slow += [SlowLink(rate.link, rate.gbps, both=False) for rate in rates]
+        else:
+            weights = [rate.intervals for rate in rates]
+            mean = float(np.average([rate.gbps for rate in rates], weights=weights))
+            slow.append(SlowLink(cable, max(mean, least)))
+    return tuple(slow)
+
+
+class _ServedRate(NamedTuple):
+    """Rate that a degraded link serves, with its bounds, and the intervals that show it."""
+
+    link: int
+    intervals: int
+    gbps: float
+    low: float
+    high: float
 
 
 def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
-    """The same, without those of which :func:`impossible_slow` says that it cannot be."""
+    """The same, without those of which :func:`impossible_slow` says that it cannot be.
+
+    Those that reach nearly their rates are left out as well: headers that counters lack, and rates
+    that a standard rounds, look like this, and no search tries such rates either.
+    """
     slow = _degraded(evidence, fabric)
     if wrong_unit(slow, evidence, fabric):
         return ()
-    return tuple(link for link in slow if link.gbps >= MIN_GBPS)
+    nearly = MAX_SHARE * np.asarray(fabric.link_gbps, np.float64)
+    return tuple(link for link in slow if MIN_GBPS <= link.gbps < nearly[link.link])
 
 
 def impossible_slow(evidence: NetworkEvidence, fabric: Fabric) -> str:

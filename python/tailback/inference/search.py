@@ -20,6 +20,7 @@ from tailback.diagnosis.cable_search import MAX_SHARE, CableSearch, Outcome, Tri
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
+from tailback.fabric.model import Fabric
 from tailback.inference.coarse_ranking import (
     MIN_SUSPECTS,
     CoarseRanking,
@@ -44,9 +45,9 @@ from tailback.inference.machine_models import (
 from tailback.inference.measured_cables import (
     MeasuredCableTrials,
     MessagePaths,
-    ahead_of_stalls,
     cable_suspects,
     parallel_links,
+    stall_clues,
 )
 from tailback.inference.network_clues import (
     Slow,
@@ -75,6 +76,10 @@ OWN_SUSPECTS = 6
 """Cables to try first with each machine model, and besides with the second one: those that explain
 best which sends are late. In 45 of 58 such rankings of blind cases, the slow cable was among the
 first six."""
+
+AVOIDED_FITTED = 3
+"""Links that adaptive routing seems to avoid whose rates are fitted as soon as they are tried: half
+of :data:`OWN_SUSPECTS`."""
 
 TRIALS_PER_SUSPECT, REFINING_TRIALS = 2, 72
 """Maximum number of simulations to screen a suspect, and, of all searches with one machine model,
@@ -128,7 +133,8 @@ class ExplanationSearch:
         if round_robin.scenario.fabric.forwarding is not None and self.space.takes_too_long:
             for prepared in scenarios:
                 self.space.add_machine(without_tables(prepared), math.log(UNUSUAL / len(scenarios)))
-        if round_robin.fabric.nominal_gbps is not None and self.space.takes_too_long:
+        stated = round_robin.fabric.nominal_gbps is not None and self.space.takes_too_long
+        if stated or self.space.slowed_too_much:
             for prepared in scenarios:
                 prior = math.log(UNUSUAL / len(scenarios))
                 self.space.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
@@ -297,9 +303,11 @@ class ExplanationSearch:
         fabric = machine.prepared.fabric
         each = max(int(run.summary["events"]), 1)
         budget = min(max(SEARCH_EVENTS // each, MIN_TRIALS), max_suspects)
-        ahead = ahead_of_stalls(self.space.evidence.counters, run, fabric)
+        clues = stall_clues(self.space.evidence.counters, run, fabric)
+        if machine.prepared.scenario.fabric.forwarding is not None:
+            clues = replace(clues, avoided=())  # Static routes avoid nothing.
         paths = MessagePaths(fabric, forwarded_links(machine.prepared.scenario, fabric))
-        suspects = cable_suspects(self.space.compare.sends, run, ahead, paths, budget)
+        suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget)
         if among:
             suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
         prior = self.space.prior()
@@ -326,13 +334,14 @@ class ExplanationSearch:
             nominal=np.asarray(fabric.link_gbps, np.float64),
             bursts=bursts,
             most_trials=most + (REFINING_TRIALS if self.space.is_open else DOUBTFUL_TRIALS),
+            avoided=_cables(clues.avoided[:AVOIDED_FITTED], fabric),
         )
         return CableSearch(
             trials,
             suspects,
             np.asarray(fabric.link_reverse, np.int64),
             partial(parallel_links, fabric),
-            ahead,
+            [*clues.avoided[:AVOIDED_FITTED], *clues.ahead],
             considered,
         )
 
@@ -577,6 +586,11 @@ class ExplanationSearch:
             self.space.evidence, prepared.fabric
         )
         return counted and not routing_is_stated(prepared)
+
+
+def _cables(links: Iterable[int], fabric: Fabric) -> frozenset[int]:
+    """The cables of links, by the first link of each."""
+    return frozenset(min(link, int(fabric.link_reverse[link])) for link in links)
 
 
 def links_in_series(link: int, prepared: PreparedScenario, run: Run) -> list[int]:

@@ -9,11 +9,13 @@ import pytest
 
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.measured_routes import limited_by_routes, unevenness_of_tables
+from tailback.fabric.degraded import SlowLink, with_slow_links
 from tailback.fabric.lft import NO_ENTRY
 from tests.factories.counted_links import bursts, counted, joined, small_tree
 
 FABRIC = small_tree()
 OWN = bursts([(0, 5, 4e7)], 10.0)
+NOTHING = np.zeros(FABRIC.n_links)
 
 
 def carried(first: float, second: float) -> LinkCounters:
@@ -30,28 +32,67 @@ def carried(first: float, second: float) -> LinkCounters:
 
 
 def test_one_used_link_of_two_halves_the_rate() -> None:
-    limits, uneven = limited_by_routes(carried(1.0, 0.0), FABRIC)
+    limits, uneven = limited_by_routes(carried(1.0, 0.0), FABRIC, NOTHING)
     assert uneven == pytest.approx(1.0)
     # Six leaves' worth of groups up and down, two links each; 2 x 50 Gb/s pass what one did.
     assert len(limits) == 12 and {rate for _, rate in limits} == {50.0}
 
 
 def test_a_share_of_nine_tenths_is_in_between() -> None:
-    limits, uneven = limited_by_routes(carried(0.9, 0.1), FABRIC)
+    limits, uneven = limited_by_routes(carried(0.9, 0.1), FABRIC, NOTHING)
     assert uneven == pytest.approx(0.8)
     assert {round(rate, 6) for _, rate in limits} == {round(100 / (2 * 0.9), 6)}
 
 
 @pytest.mark.parametrize("second", [0.5, 0.4])
 def test_even_traffic_is_not_limited(second: float) -> None:
-    limits, uneven = limited_by_routes(carried(1.0 - second, second), FABRIC)
+    limits, uneven = limited_by_routes(carried(1.0 - second, second), FABRIC, NOTHING)
     assert limits == () and uneven == pytest.approx(abs(1.0 - 2 * second))
+
+
+@pytest.mark.parametrize(
+    ("second", "expected", "uneven", "gbps"),
+    [
+        # A slow link with a sixth of the bytes of the other, as adaptive routing leaves it.
+        (1 / 7, 1 / 7, 0.0, None),
+        # The slow cable explains part of it: the excess over what is expected is the routes'.
+        (0.0, 0.3, 0.6, 100 * 0.7),
+        # What is expected is farther from the bytes than even traffic, or its reverse.
+        (0.2, 0.9, 0.6, 100 / 1.6),
+        (0.5, 0.1, 0.0, None),
+        (0.1, 0.5, 0.8, 100 / 1.8),
+    ],
+)
+def test_expected_avoidance_is_no_uneven_route(
+    second: float, expected: float, uneven: float, gbps: float | None
+) -> None:
+    bytes_expected = carried(1.0 - expected, expected).sent_bytes
+    limits, shown = limited_by_routes(carried(1.0 - second, second), FABRIC, bytes_expected)
+    assert shown == pytest.approx(uneven, abs=1e-9)
+    assert {round(rate, 6) for _, rate in limits} == ({round(gbps, 6)} if gbps else set())
+
+
+def test_slow_cables_are_not_multiplied_by_routes() -> None:
+    """Hashing loads a slow link like the other: its cost is that of the cable, not of routes."""
+    counters = carried(1.0, 0.0)
+    slow = int(np.flatnonzero((FABRIC.link_src >= FABRIC.n_nodes) & (FABRIC.link_up > 0))[0])
+    bundle = np.flatnonzero((FABRIC.link_src == FABRIC.link_src[slow]) & (FABRIC.link_up > 0))
+    counters.sent_bytes[bundle] = 5e8
+    fabric = with_slow_links(FABRIC, [SlowLink(slow, 20.0, both=False)])
+    limits, uneven = limited_by_routes(counters, fabric, NOTHING)
+    assert uneven > 0.5
+    # The other bundles pass half; this one passes what its links serve.
+    assert {rate for link, rate in limits if link not in bundle} == {50.0}
+    assert dict(limits)[slow] == 20.0 and {dict(limits)[int(link)] for link in bundle} == {
+        20.0,
+        100.0,
+    }
 
 
 def test_links_that_were_not_counted_say_nothing() -> None:
     counters = carried(1.0, 0.0)
     unknown = replace(counters, sent_bytes=np.full(FABRIC.n_links, np.nan))
-    assert limited_by_routes(unknown, FABRIC) == ((), 0.0)
+    assert limited_by_routes(unknown, FABRIC, NOTHING) == ((), 0.0)
 
 
 def tables(spread: bool) -> np.ndarray:

@@ -17,6 +17,7 @@ from tailback.fabric.degraded import SlowLink
 from tailback.inference.comparisons import SendSpread, SendTimes
 from tailback.inference.measured_cables import (
     MessagePaths,
+    StallClues,
     cable_suspects,
     carrying_cables,
     late_sends,
@@ -192,6 +193,9 @@ def test_the_slow_cable_best_explains_late_sends(
     same = SendTimes(profile).to(alone)
     assert same is not None and late_sends(same.profile, alone, paths) == []
     # Cables that stalls point to come first, then these, then all others in use, once each.
-    suspects = cable_suspects(profile, alone, [0], paths, 100)
+    suspects = cable_suspects(profile, alone, StallClues(ahead=(0,)), paths, 100)
     assert suspects[1] == late_links[0] and len(set(suspects)) == len(suspects) > len(late_links)
-    assert cable_suspects(None, alone, [], paths, 3) == carrying_cables(alone, fabric)[:3].tolist()
+    assert (
+        cable_suspects(None, alone, StallClues(), paths, 3)
+        == carrying_cables(alone, fabric)[:3].tolist()
+    )

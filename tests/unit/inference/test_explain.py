@@ -279,9 +279,13 @@ def slow_by_counters(
         {
             "link": [2 * n for n in range(len(rates))],
             "finding": ["degraded"] * len(rates),
+            "intervals": [10] * len(rates),
             "served_gbps": list(rates),
+            "served_low_gbps": list(rates),
+            "served_high_gbps": list(rates),
         },
-        schema_overrides={"link": pl.UInt32, "served_gbps": pl.Float64},
+        schema_overrides={"link": pl.UInt32}
+        | dict.fromkeys(("served_gbps", "served_low_gbps", "served_high_gbps"), pl.Float64),
     )
     reached = np.repeat(np.asarray(served), 2)
     sent_bytes = np.ones(links) if sent is None else np.asarray(sent)
@@ -296,14 +300,45 @@ def slow_by_counters(
 
 
 @pytest.mark.parametrize(
+    ("directions", "reached", "slow"),
+    [
+        # Interval counts weigh rates that agree.
+        ([(0, 30, 20.0, 18.0, 22.0), (1, 10, 24.0, 20.0, 28.0)], 25.0, [SlowLink(0, 21.0)]),
+        # The direction without a queue reached more than the other serves.
+        ([(1, 30, 20.0, 18.0, 22.0)], 60.0, [SlowLink(1, 20.0, both=False)]),
+        ([(1, 30, 20.0, 18.0, 22.0)], 5.0, [SlowLink(0, 20.0)]),
+        ([(1, 30, 20.0, 18.0, 22.0)], 21.0, [SlowLink(0, 21.0)]),
+        # Rates that contradict each other are not averaged.
+        (
+            [(0, 1, 2.0, 1.0, 3.0), (1, 50, 19.0, 18.5, 19.5)],
+            19.0,
+            [SlowLink(0, 2.0, both=False), SlowLink(1, 19.0, both=False)],
+        ),
+    ],
+)
+def test_directions_of_a_counted_cable_must_agree(
+    directions: list[tuple[int, int, float, float, float]], reached: float, slow: list[SlowLink]
+) -> None:
+    evidence, fabric = slow_by_counters([1.0], [reached])
+    assert evidence.counters is not None
+    names = ["link", "intervals", "served_gbps", "served_low_gbps", "served_high_gbps"]
+    findings = pl.DataFrame(directions, schema=names, orient="row")
+    evidence.counters.findings = findings.with_columns(finding=pl.lit("degraded"))
+    assert list(network_clues.counted_slow(evidence, fabric)) == slow
+
+
+@pytest.mark.parametrize(
     ("rates", "served", "slow", "why"),
     [
         ([25.0], [25.0, 80.0], 1, ""),
-        ([0.0], [25.0, 80.0], 0, "served nothing"),
+        ([0.0], [0.0, 80.0], 0, "served nothing"),
         # All cables at a thousandth, one of them slower still.
         ([0.1, 0.1, 0.1, 0.03], [0.1] * 4, 0, "unit may be wrong"),
         ([0.1] * 3, [0.1] * 3 + [60.0], 3, ""),
         ([50.0, 50.0], [50.0, 50.0], 2, ""),
+        # Uncounted headers of links that others fill.
+        ([97.0, 96.0], [97.0, 96.0, 80.0], 0, ""),
+        ([97.0, 40.0], [97.0, 40.0, 80.0], 1, ""),
         ([10.0, 30.0, 70.0], [10.0, 30.0, 70.0], 3, ""),
         # Three of many alike: the others carried as much, without a queue.
         ([50.0] * 3, [50.0] * 8, 3, ""),

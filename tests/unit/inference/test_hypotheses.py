@@ -218,6 +218,19 @@ def test_a_model_far_slower_describes_nothing() -> None:
     assert compared(slow(4, ratio=3.0)).unexplained == 0.0
 
 
+@pytest.mark.parametrize("ratio", [1.3, 2.0, 10.0])
+def test_no_unknown_fault_excuses_a_cause_too_dear(ratio: float) -> None:
+    """A job or a cable with which the run takes far longer is not saved by the unexplained."""
+    better = {"calls": 0.15, "sends": 0.15, "stalls": 0.35}
+    job = Hypothesis(MACHINE, outcome(ratio, better), job=Draw(load=0.5, bursts=4, seed=1))
+    cable = slow(4, ratio=ratio, misfits=better)
+    posterior = compared(alone(1.0), replace(job, alone_ps=MEASURED), cable)
+    assert not posterior.best.cause
+    dear = [weighed for weighed in posterior.weighed if weighed.hypothesis.cause]
+    assert dear and sum(weighed.probability for weighed in dear) < 0.01
+    assert not any(weighed.hypothesis.unexplained for weighed in dear)
+
+
 def test_unknown_and_known_faults_change_evidence_alike() -> None:
     def with_change(change: float) -> Posterior:
         # Of the cable that is slow, the prediction is worse than usual.

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis.cable_search import CableSearch, Outcome
+from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
 from tailback.evidence.site_quantiles import site_quantiles
@@ -19,7 +20,12 @@ from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.inference.comparisons import CallTimes, Comparisons, EvidenceComparison, PortStalls
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, Weighed, at_other_rates
-from tailback.inference.measured_cables import MACHINE, MeasuredCableTrials, parallel_links
+from tailback.inference.measured_cables import (
+    MACHINE,
+    MeasuredCableTrials,
+    parallel_links,
+    stall_clues,
+)
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
@@ -127,6 +133,7 @@ def trials_of(
     healthy: Outcome,
     fabric: Any,
     most_trials: int = 1000,
+    avoided: tuple[int, ...] = (),
 ) -> MeasuredCableTrials:
     """Trials of slow cables in a fabric."""
     return MeasuredCableTrials(
@@ -136,6 +143,7 @@ def trials_of(
         healthy=healthy,
         nominal=fabric.link_gbps,
         most_trials=most_trials,
+        avoided=avoided,
     )
 
 
@@ -148,6 +156,7 @@ def search(
     measured_ps: int,
     measure: bool = False,
     ahead: tuple[int, ...] = (),
+    avoided: tuple[int, ...] = (),
     most_trials: int = 1000,
 ) -> SearchResult:
     """Search for slow cables, and compare all that was tried."""
@@ -159,7 +168,7 @@ def search(
     def predict(change: Change) -> Outcome:
         return compare(evaluate(replace(change, measure=measure)))
 
-    trials = trials_of(predict, model, prior, healthy, fabric, most_trials)
+    trials = trials_of(predict, model, prior, healthy, fabric, most_trials, avoided)
     search = CableSearch(
         trials, suspects, fabric.link_reverse, partial(parallel_links, fabric), ahead
     )
@@ -569,3 +578,54 @@ def test_no_rate_below_a_served_one_is_tried(served: float) -> None:
         assert all(
             slow.gbps > prior.least_rate(slow.link, both=slow.both) for slow in hypothesis.slow
         )
+
+
+ADAPTIVE: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 6, "leaves": 4, "aggregation": 4}},
+    "job": [{"pattern": {"kind": "alltoall", "ranks": 24, "size": "64 KiB"}}],
+    "engine": {"routing": "adaptive"},
+}
+
+
+@pytest.mark.parametrize("hosts_counted", [True, False])
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize(("cable", "share"), [(0, 0.06), (5, 0.1), (10, 0.2)])
+def test_an_avoided_slow_link_comes_first(
+    cable: int, share: float, both: bool, hosts_counted: bool
+) -> None:
+    """Counters of a run whose adaptive routing avoids a slow up-link, at unknown settings."""
+    prepared = prepare(parse(ADAPTIVE | {"seed": 1}))
+    fabric = prepared.fabric
+    up = np.flatnonzero((fabric.link_src >= fabric.n_nodes) & (fabric.link_up > 0))
+    slow = SlowLink(int(up[cable]), share * 100.0, both)
+    unlike = {**ADAPTIVE, "seed": 11, "engine": {**ADAPTIVE["engine"], **UNKNOWN}}
+    seen = make_evaluate(prepare(parse(unlike)))(Change(slow=(slow,), measure=True))
+    expected = make_evaluate(prepared)(Change(measure=True))
+    of_host = (fabric.link_src < fabric.n_nodes) & (not hosts_counted)
+    sent = np.where(of_host, np.nan, link_totals(seen, "bytes"))
+    stall = np.where(of_host, np.nan, link_totals(seen, "stall_ps") / seen.elapsed_ps)
+    counters: Any = SimpleNamespace(
+        lossy=False, sent_bytes=sent, stall=stall, seconds=seen.elapsed_ps / 1e12
+    )
+    clues = stall_clues(counters, expected, fabric)
+    first = clues.avoided[0]
+    assert slow.link in (first, fabric.link_reverse[first])
+
+
+def test_an_avoided_cable_is_fitted_below_usual_rates() -> None:
+    """Traffic avoids every cable, so that at the first rate none costs anything."""
+
+    def evaluate(change: Change) -> Any:
+        elapsed, calls = 1_000_000, 0.3
+        for slow in change.slow:
+            if slow.gbps < 12.0:
+                elapsed = max(elapsed, round(10_000_000 / slow.gbps))
+                calls = 0.002 if slow.link == 20 and slow.gbps < 6.0 else 0.2
+        return SimpleNamespace(elapsed_ps=elapsed, calls=calls)
+
+    suspects, kinds = list(range(0, 40, 2)), [CALLS]
+    usual = search(evaluate, kinds, suspects, cables_of(40), measured_ps=2_000_000)
+    assert all(slow.gbps > 12.0 for slow in usual.cables)
+    avoided = search(evaluate, kinds, suspects, cables_of(40), measured_ps=2_000_000, avoided=(20,))
+    ((link, rate, _),) = avoided.cables
+    assert link == 20 and rate == pytest.approx(5.0, rel=0.1)

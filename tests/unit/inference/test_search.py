@@ -14,6 +14,7 @@ import pytest
 
 from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
+from tailback.fabric.degraded import SlowLink
 from tailback.inference import coarse_ranking, hypothesis_space, network_clues, search
 from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.evidence import NetworkEvidence
@@ -25,6 +26,7 @@ from tailback.inference.machine_models import (
     longer_delays,
     slower_network,
 )
+from tailback.inference.measured_cables import StallClues
 from tailback.inference.network_clues import OtherJobs
 from tailback.inference.search import ExplanationSearch
 from tailback.simulation import prepare
@@ -90,12 +92,13 @@ def explained(
     in_series: list[int] | None = None,
     lossy: bool = False,
     coarse: int | None = None,
+    counted: tuple[SlowLink, ...] = (),
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
 
     ``simulated``: time and misfit of a run by its adapters and routing, its slow links, and
-    whether an unknown job sends.
+    whether an unknown job sends. ``counted``: slow links by queues.
     """
     seen = list[tuple[str, str]]()
     varied.clear()
@@ -129,12 +132,12 @@ def explained(
         monkeypatch.setattr(module, "make_simulation", make_simulation)
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
-    monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: ())
+    monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: counted)
     monkeypatch.setattr(hypothesis_space, "carrying_cables", lambda *_: range(0, 32, 2))
     monkeypatch.setattr(search, "longer_delays", lambda *_: delayed or [])
     monkeypatch.setattr(search, "links_in_series", lambda *_: in_series or [])
     monkeypatch.setattr(search, "cable_suspects", lambda *_: list(range(0, 32, 2)))
-    monkeypatch.setattr(search, "ahead_of_stalls", lambda *_: [])
+    monkeypatch.setattr(search, "stall_clues", lambda *_: StallClues())
     monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(
         search,
@@ -623,3 +626,23 @@ def test_only_links_with_read_queues_are_sound() -> None:
     # One has a queue too often, the queue of one was not read, and the bytes of one are unknown.
     assert not sound[[inner[0], inner[1], inner[3]]].any()
     assert sound.sum() == fabric.n_links - 3
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+@pytest.mark.parametrize(("slowed", "kept"), [(900, True), (1050, True), (3000, False)])
+def test_counted_cables_cannot_exceed_measured_time(
+    monkeypatch: pytest.MonkeyPatch, slowed: int, kept: bool, lossy: bool
+) -> None:
+    """A cable that counters show to be slow is dropped if it takes longer than the run did."""
+    healthy = round(MEASURED / 1.2) if lossy else MEASURED
+
+    def simulated(_: tuple[str, str], slow: tuple[int, ...], __: bool) -> tuple[int, float]:
+        return (slowed, GOOD) if 4 in slow else (healthy, GOOD)
+
+    posterior, _ = explained(monkeypatch, simulated, lossy=lossy, counted=(SlowLink(4, 1.0),))
+    assert bool(posterior.best.slow) == kept
+    assert all(
+        weighed.hypothesis.outcome.elapsed_ps < 2 * MEASURED
+        for weighed in posterior.weighed
+        if weighed.probability > 0.01
+    )

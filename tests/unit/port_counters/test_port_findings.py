@@ -367,3 +367,81 @@ def test_a_healthy_real_run_has_no_slow_link(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "No link is shown to serve less than its rate" in " ".join(result.output.split())
     assert "SERVE LESS" not in result.output
+
+
+def with_interruption(frame: pl.DataFrame, at: int, share: float) -> pl.DataFrame:
+    """The readings of a port that sent only a share of an interval, with a queue all along."""
+    sent = int(frame["data_bytes"][at] * share)
+    waiting = max(int(frame["backlog_before_bytes"][at]), 4 * sent + 10_000)
+    here = pl.int_range(pl.len()) == at
+    return frame.with_columns(
+        data_bytes=pl.when(here).then(sent).otherwise("data_bytes").cast(pl.UInt64),
+        backlog_before_bytes=pl.when(here)
+        .then(waiting)
+        .otherwise("backlog_before_bytes")
+        .cast(pl.UInt64),
+        backlog_bytes=pl.when(here).then(waiting).otherwise("backlog_bytes").cast(pl.UInt64),
+    )
+
+
+@settings(max_examples=40)
+@given(
+    share=st.floats(0.0, 0.5),
+    at=st.integers(1, 70),
+    load=st.floats(0.3, 0.95),
+    serves=st.sampled_from([1250.0, 2500.0, 5000.0]),
+    seed=st.integers(0, 20),
+)
+def test_no_interval_outweighs_longer_times(
+    share: float, at: int, load: float, serves: float, seed: int
+) -> None:
+    """A port that is interrupted for one interval carried more over all of them."""
+    frame = queue(serves, 5000, bursts(load * serves, 8000, seed), 100, seed=seed)
+    frame = with_interruption(frame, at, share)
+    rows = port_findings(frame).filter(pl.col("finding") == "degraded")
+    sent, length = frame["data_bytes"].sum(), frame["interval_ns"].sum()
+    mean = 8.0 * (sent - 2 * 1514) / (length + clock_error_ns(frame))
+    for row in rows.iter_rows(named=True):
+        assert row["served_low_gbps"] >= mean * 0.999
+        assert row["served_low_gbps"] <= row["served_gbps"] <= row["served_high_gbps"]
+    if serves == 5000 and load < 0.8:
+        assert rows.is_empty()
+
+
+@pytest.mark.parametrize("slow_share", [0.6, 0.8, 1.0])
+def test_mostly_slow_link_serves_its_slow_rate(slow_share: float) -> None:
+    """A link that is slow most of the time is no interruption."""
+    steps = 12_000
+    fast = np.arange(steps) % 2000 >= slow_share * 2000
+    arrivals = np.full(steps, 2000.0)
+    sent, backlog, held = np.zeros(steps), np.zeros(steps), 0.0
+    for step in range(steps):
+        held += arrivals[step]
+        sent[step] = min(held, 5000.0 if fast[step] else 1000.0)
+        held -= sent[step]
+        backlog[step] = held
+    every = 100
+    at = np.arange(every - 1, steps, every)
+    total = np.cumsum(sent)
+    rows = conform(
+        INTERVALS,
+        pl.DataFrame(
+            {
+                "time_ns": (at[1:] + 1) * STEP_NS,
+                "interval_ns": np.diff(at) * STEP_NS,
+                "node_name": "s",
+                "port": 1,
+                "interface": "e0",
+                "data_bytes": np.diff(total[at]).astype(np.uint64),
+                "packets": np.ceil(np.diff(total[at]) / 1500).astype(np.uint64),
+                "backlog_before_bytes": backlog[at[:-1]].astype(np.uint64),
+                "backlog_bytes": backlog[at[1:]].astype(np.uint64),
+                "capacity_gbps": 5000 * 8 / STEP_NS,
+                "source": "test",
+            }
+        ),
+    )
+    row = port_findings(rows).row(0, named=True)
+    assert row["finding"] == "degraded"
+    mean = total[-1] * 8 / (steps * STEP_NS)
+    assert 0.97 * mean <= row["served_gbps"] < row["nominal_gbps"]

@@ -19,6 +19,10 @@ first.) The test is skipped if an interval shows that the port reached R.
 Where counters of bytes or packets are lower bounds, as in an interval with a reset, the bytes are
 unknown, and such an interval proves nothing.
 
+A link serves what its port carried over times as long, so no served rate is below that
+(:func:`_carried`). Runs of outlasted queues are no evidence if the port sent faster for longer than
+it was as slow: the sender or the reader was interrupted, not the link slow.
+
 A port that its far end paused serves nothing meanwhile. Paused time is not counted, and an interval
 with pauses of unknown length proves nothing.
 
@@ -60,6 +64,8 @@ FALSE_POSITIVE_RATE: Final = 0.01
 """Family-wise false positive rate of the sampling test: any degraded link in a healthy network."""
 MIN_CLOCK_RATIO: Final = 4.0
 """Minimum ratio of the length of a window to the time stamp error for a usable rate."""
+CLOCK_OUTLIERS: Final = 0.05
+"""Share of time stamps that may be off by more than :func:`clock_error_ns`, the 95th percentile."""
 MIN_BATCHES: Final = 5
 """Minimum number of batches. With fewer, Student's quantile is too large for any significance."""
 
@@ -374,24 +380,70 @@ def _find_degraded(port: _Port, level: float) -> _Finding | None:
     """A degraded link, by all available evidence."""
     by_outlasting, by_sampling = _test_outlasting(port), _test_sampling(port, level)
     if by_outlasting is None or by_sampling is None:
-        return by_outlasting or by_sampling
-    # Sampling shows the duration, and outlasted queues show the service rate.
-    chosen = by_outlasting.chosen | by_sampling.chosen
-    return replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
+        finding = by_outlasting or by_sampling
+    else:
+        # Sampling shows the duration, and outlasted queues show the service rate.
+        chosen = by_outlasting.chosen | by_sampling.chosen
+        finding = replace(by_outlasting, evidence="outlasted, sampled", chosen=chosen)
+    return None if finding is None else _at_least_carried(port, finding)
+
+
+def _at_least_carried(port: _Port, finding: _Finding) -> _Finding | None:
+    """A degraded link at no less than it carried over times as long; None if that is its rate."""
+    least = _carried(port, float(port.free[finding.chosen].sum()))
+    if least >= port.nominal:
+        return None
+    served, low, high = (
+        max(rate or 0.0, least) for rate in (finding.served, finding.low, finding.high)
+    )
+    return replace(finding, served=served, low=low, high=high)
+
+
+def _carried(port: _Port, span: float) -> float:
+    """Lower bound of the highest rate over any ``span`` ns of its time, or over all of it, Gb/s."""
+    free = np.concatenate([[0.0], np.cumsum(port.free)])
+    sent = np.concatenate([[0.0], np.cumsum(np.nan_to_num(port.sent))])
+    begin = np.arange(len(free) - 1)
+    # The shortest window of sufficient length from each interval, and all intervals.
+    end = np.searchsorted(free, free[:-1] + max(span, MIN_CLOCK_RATIO * port.clock, 1.0))
+    begin, end = begin[end < len(free)], end[end < len(free)]
+    begin, end = np.append(begin, 0), np.append(end, len(free) - 1)
+    bits = np.maximum(sent[end] - sent[begin] - 2 * port.packet, 0.0) * 8.0
+    return float((bits / (free[end] - free[begin] + port.clock)).max())
+
+
+def _without_interruptions(port: _Port, runs: list[tuple[slice, float]]) -> list[slice]:
+    """Runs of intervals that show the rate of the link, of those that seem slow.
+
+    Each comes with the upper bound of its rate, Gb/s. A run is an interruption if the port sent
+    faster than that for longer than all runs that were as slow last, and for longer than late time
+    stamps pretend.
+    """
+    sent = np.maximum(np.nan_to_num(port.sent) - 2 * port.packet, 0.0) * 8.0
+    rates = sent / np.maximum(port.free + port.clock, 1.0)
+    pretended = CLOCK_OUTLIERS * float(port.free.sum())
+    kept, slow = list[slice](), 0.0
+    for run, high in sorted(runs, key=lambda pair: pair[1]):
+        slow += float(port.free[run].sum())
+        if float(port.free[rates > high].sum()) <= max(slow, pretended):
+            kept.append(run)
+    return kept
 
 
 def _test_outlasting(port: _Port) -> _Finding | None:
     """A degraded link, by intervals whose queue was never empty."""
-    is_slow = np.zeros(len(port.start), np.bool_)
-    n_runs = 0
+    runs = list[tuple[slice, float]]()
     for run in _runs(port, port.outlasted & ~np.isnan(port.sent)):
         span = float(port.free[run].sum()) - port.clock
         max_bits = (float(port.wire[run].sum()) + 2 * port.packet) * 8.0
         if span > 0 and max_bits / span < port.nominal:
-            is_slow[run] = True
-            n_runs += 1
-    if not is_slow.any():
+            runs.append((run, max_bits / span))
+    is_slow, kept = np.zeros(len(port.start), np.bool_), _without_interruptions(port, runs)
+    for run in kept:
+        is_slow[run] = True
+    if not kept:
         return None
+    n_runs = len(kept)
     sent, span = float(port.sent[is_slow].sum()), float(port.free[is_slow].sum())
     slack, clock = 2 * port.packet * n_runs, port.clock * n_runs
     return _Finding(
