@@ -182,7 +182,7 @@ def read_network_evidence(
             sent,
             elapsed_ps=measured.measured.elapsed_ps,
             origin_unix_ns=measured.origin_unix_ns,
-            lossy=port_verdict.is_lossy(intervals),
+            lossy=port_verdict.drops_packets(intervals),
         )
     except JoinError as error:
         why = "; ".join((error.message, *interfaces.notes))
