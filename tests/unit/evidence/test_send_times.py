@@ -194,4 +194,8 @@ def test_the_slow_cable_best_explains_late_sends(
     # Cables that stalls point to come first, then these, then all others in use, once each.
     suspects = cable_suspects(profile, alone, [0], paths, 100)
     assert suspects[1] == late_links[0] and len(set(suspects)) == len(suspects) > len(late_links)
+    # Before all of them come cables that errors accuse.
+    last = suspects[-1]
+    accused = cable_suspects(profile, alone, [0], paths, 100, [last])
+    assert accused == [last, *suspects[:-1]]
     assert cable_suspects(None, alone, [], paths, 3) == carrying_cables(alone, fabric)[:3].tolist()
