@@ -298,6 +298,18 @@ def link_events(
     )
 
 
+def host_events(events: pl.DataFrame, fabric: Fabric) -> pl.DataFrame:
+    """Events that hosts counted while they recorded a job, as :func:`link_events` returns them.
+
+    Args:
+        events: Rows of ``port_events`` with names of hosts.
+        fabric: The fabric. Hosts with several ports are left out: which of them counted is unknown.
+    """
+    ports = _ports(fabric).filter(pl.len().over("node_name") == 1).select("node_name", "link")
+    rows = events.join(ports, on="node_name", how="inner", maintain_order="left")
+    return rows.with_columns(in_files="count")
+
+
 def _span(measured: MeasuredRun) -> tuple[int, int] | None:
     """Start and end of the run in UTC nanoseconds; None if the trace does not record it."""
     start = measured.origin_unix_ns

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.inference.evidence import _of_ports, _ports_of_links, link_events
+from tailback.inference.evidence import _of_ports, _ports_of_links, host_events, link_events
 from tailback.port_counters.findings.port_events import READINGS, port_events, within
 from tailback.port_counters.schema import INTERVALS, conform
+from tests.factories.counted_links import egress, small_tree
 
 ROWS = [
     (time, 1, "sw", port, None, "SymbolErrorCounter", value)
@@ -41,3 +42,15 @@ def test_rises_outside_the_job_have_no_count() -> None:
     counts = events.select("link", "count", "in_files").sort("link").rows()
     assert counts == [(1, 2, 2), (2, 36, 38), (3, None, 7)]
     assert events["counters"].to_list() == [["SymbolErrorCounter"]] * 3
+
+
+def test_events_of_hosts_belong_to_their_only_port() -> None:
+    fabric = small_tree()
+    rows = [
+        (time, 0, host, 0, "mlx5_0", "symbol_error", value)
+        for host in (fabric.host_name[2], "elsewhere")
+        for time, value in ((0, 1), (9, 5))
+    ]
+    counted = port_events(pl.DataFrame(rows, schema=READINGS, orient="row"))
+    events = host_events(counted, fabric)
+    assert events.select("link", "count", "in_files").rows() == [(egress(fabric, 2), 4, 4)]
