@@ -314,8 +314,8 @@ class CableCosts:
         shares = np.array(sorted(misfits_at))
         shape = np.zeros(len(_COSTS))
         for kind, usual in model.usual(base.outcome).items():
-            known = [misfits_at[share].get(kind) for share in shares]
-            misfits = [1.0 if misfit is None else misfit for misfit in known]
+            by_share = [misfits_at[share].get(kind) for share in shares]
+            misfits = [1.0 if misfit is None else misfit for misfit in by_share]
             between = np.interp(_COSTS**2, shares**2, misfits)
             shape += np.log((usual + between) / model.errors[kind])
         elapsed = base.outcome.elapsed_ps + _COSTS * model.measured_ps

@@ -103,8 +103,8 @@ VARIED_CABLES = 2
 """Slow cables, the most probable with each machine model, that are simulated with them, too."""
 
 LOW_SHARES = (0.25, 0.1)
-"""Shares of its rate at which a cable with errors is tried for part of the time: a quarter is
-one lane of four, and less is retransmission."""
+"""Shares of its rate at which a cable with errors is tried for part of the time: links of four lanes
+that retrain may come up with one, and that at a lower speed (QDR's instead of EDR's: a tenth)."""
 
 JOBS_PER_MACHINE = 4
 """Unknown jobs to try with a second machine model, of those tried with the first."""
@@ -265,8 +265,8 @@ class ExplanationSearch:
         scenario = self.space.others.add_to(machine.prepared, bursts)
         nominal = machine.prepared.fabric.link_gbps
         for cable in self.space.suspected_cables[:OWN_SUSPECTS]:
-            ways = ((cable, True), (cable, False), (int(reverse[cable]), False))
-            for (link, both), share in product(ways, LOW_SHARES):
+            directions = ((cable, True), (cable, False), (int(reverse[cable]), False))
+            for (link, both), share in product(directions, LOW_SHARES):
                 low = SlowLink(link, share * float(nominal[link]), both)
                 slow_run = self.space.simulated(scenario, (*machine.slow, low))
                 if slow_run.elapsed_ps <= target_ps:

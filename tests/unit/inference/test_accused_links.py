@@ -130,7 +130,7 @@ def test_a_run_that_lacks_nothing_excludes_a_cost() -> None:
     assert cost.is_excluded and 0.0 <= cost.low <= cost.mean <= cost.high < FAULT
 
 
-def test_missing_time_of_an_agreeing_cable_is_its_cost() -> None:
+def test_an_agreeing_cable_costs_the_missing_time() -> None:
     cost = costs_of(0.7, BADLY, (1.0, WELL), (1.1, BADLY)).of(CABLE)
     assert 0.2 < cost.low <= 0.3 < cost.high < 0.4 and not cost.is_excluded
 
@@ -140,7 +140,7 @@ def test_untested_cables_are_not_excluded() -> None:
     assert not costs_of(1.0, WELL).of(CABLE).is_excluded
 
 
-def test_a_cable_that_costs_nothing_at_any_rate_is_excluded() -> None:
+def test_cables_without_cost_at_any_rate_are_excluded() -> None:
     idle = (1.0, WELL)
     assert costs_of(1.0, WELL, idle, gbps=1.0).of(CABLE).high == 0.0
     assert costs_of(1.0, WELL, idle, gbps=50.0).of(CABLE).high > 0.0

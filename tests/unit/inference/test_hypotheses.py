@@ -401,7 +401,7 @@ def test_counters_bound_the_rate_of_a_cable(
     assert Prior(1, reverse).least_rate(0, both=True) == 0.0
 
 
-def test_errors_make_an_unknown_course_likelier_than_a_place() -> None:
+def test_errors_show_the_place_of_unknown_courses() -> None:
     """A cable with errors fits better than none, but not as usual: its bursts are unknown."""
     poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
     plain, cable = alone(), replace(slow(4, misfits=poor), alone_ps=round(0.7 * MEASURED))
