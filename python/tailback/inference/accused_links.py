@@ -67,6 +67,13 @@ class CostRange:
     low: float
     high: float
 
+    @classmethod
+    def of(cls, link: AccusedLink) -> CostRange | None:
+        """That of an accused link; None if it is unknown."""
+        if link.share is None or link.low is None or link.high is None:
+            return None
+        return cls(link.share, link.low, link.high)
+
     @property
     def is_excluded(self) -> bool:
         """Whether it is below the smallest cost of a fault."""
@@ -361,7 +368,7 @@ def accused_links(
                 accused_by=tuple(dict.fromkeys(c.kind for c in against)),
                 evidence="; ".join(dict.fromkeys(c.evidence for c in against)),
                 status="candidate" if is_open else "ruled-out",
-                reason=_not_excluded(cost) if is_open else "; ".join(dict.fromkeys(reasons)),
+                reason=not_excluded(cost) if is_open else "; ".join(dict.fromkeys(reasons)),
                 share=None if cost is None else cost.mean,
                 low=None if cost is None else cost.low,
                 high=None if cost is None else cost.high,
@@ -406,5 +413,6 @@ def _expected_share(charge: Charge, run: Run) -> float:
     return float(link_totals(run, "observed_congested_packets")[charge.link]) / sent
 
 
-def _not_excluded(cost: CostRange | None) -> str:
+def not_excluded(cost: CostRange | None) -> str:
+    """Why an accused link is a candidate."""
     return "what it costs is open" if cost is None else f"not excluded: costs {cost}"

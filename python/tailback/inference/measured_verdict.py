@@ -18,7 +18,7 @@ from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, Water
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
-from tailback.inference.accused_links import CostRange, no_shorter
+from tailback.inference.accused_links import CostRange, no_shorter, not_excluded
 from tailback.inference.decision import (
     ASSUMED,
     HEALTHY,
@@ -199,18 +199,25 @@ def explain(
 
 
 def _accused_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[AccusedLink]:
-    """The links that the evidence accuses; slow ones that cost nothing are ruled out."""
+    """The links that the evidence accuses; of slow ones, those that cost nothing are not named."""
     cost = next((cost for cost in costs if cost.cause == "slow-link"), None)
     total = 0.0 if cost is None or cost.share <= 0 else cost.ps / cost.share
-    share = CostRange(0.0, 0.0, 0.0)
+    named = CostRange(0.0, 0.0, 0.0)
     if cost is not None and total:
-        share = CostRange(cost.share, cost.low_ps / total, cost.high_ps / total)
-    links = [
-        link.model_copy(update={"status": "ruled-out", "reason": no_shorter(share)})
-        if link.status == "named" and share.is_excluded
-        else link
-        for link in summary.accused_links
-    ]
+        named = CostRange(cost.share, cost.low_ps / total, cost.high_ps / total)
+
+    def reconsidered(link: AccusedLink) -> AccusedLink:
+        if link.status != "named" or not named.is_excluded:
+            return link
+        alone = CostRange.of(link) or named
+        status, reason = (
+            ("ruled-out", no_shorter(alone))
+            if alone.is_excluded
+            else ("candidate", not_excluded(alone))
+        )
+        return link.model_copy(update={"status": status, "reason": reason})
+
+    links = [reconsidered(link) for link in summary.accused_links]
     return sorted(links, key=lambda link: ("named", "candidate", "ruled-out").index(link.status))
 
 

@@ -103,8 +103,8 @@ VARIED_CABLES = 2
 """Slow cables, the most probable with each machine model, that are simulated with them, too."""
 
 LOW_SHARES = (0.25, 0.1)
-"""Shares of its rate at which a cable with errors is tried for part of the time: links of four lanes
-that retrain may come up with one, and that at a lower speed (QDR's instead of EDR's: a tenth)."""
+"""Shares of its rate at which a cable with errors is tried for part of the time: a link of four
+lanes that retrains may come up with one, and that at a lower speed (QDR for EDR: a tenth)."""
 
 JOBS_PER_MACHINE = 4
 """Unknown jobs to try with a second machine model, of those tried with the first."""

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from tailback.diagnosis.cable_search import Outcome
+from tailback.diagnosis.explanation import AccusedLink, Cost
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.accused_links import (
     CableCosts,
@@ -24,7 +25,10 @@ from tailback.inference.accused_links import (
 )
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence, link_events
+from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, Hypothesis, Posterior, Prior
+from tailback.inference.measured_verdict import _accused_links
+from tailback.inference.measured_wording import errors_not_excluded
 from tailback.port_counters.findings.port_events import PORT_EVENTS, no_events
 from tests.factories.counted_links import egress, small_tree
 
@@ -215,3 +219,53 @@ def test_rates_do_not_bound_a_cable_with_errors() -> None:
 
 def test_a_range_states_its_bounds() -> None:
     assert str(CostRange(0.0, 0.0, 0.01)) == "0 % (0–1 %)"
+
+
+# --- in the verdict ----------------------------------------------------------------------------
+
+
+def accused_link(**fields: Any) -> AccusedLink:
+    stated: dict[str, Any] = {
+        "link": LINK,
+        "name": "a → b",
+        "accused_by": ("errors",),
+        "evidence": "12 errors",
+    }
+    state = {"status": "named", "reason": "", "share": 0.02, "low": 0.0, "high": 0.03}
+    return AccusedLink(**(stated | state | fields))
+
+
+def listed(link: AccusedLink, share: float) -> AccusedLink:
+    """The link in the verdict on a run in which slow links cost this share."""
+    ps = round(share * MEASURED)
+    cost = Cost(
+        cause="slow-link",
+        ps=ps,
+        low_ps=ps,
+        high_ps=ps,
+        share=share,
+        subject="",
+        evidence="",
+        rests_on=("model",),
+    )
+    (out,) = _accused_links(EvidenceSummary(accused_links=(link,)), [cost])
+    return out
+
+
+def test_named_links_without_cost_are_ruled_out() -> None:
+    assert listed(accused_link(), 0.3).status == "named"
+    assert listed(accused_link(), 0.02).reason == (
+        "the run is no shorter without it: costs 2.0 % (0–3 %)"
+    )
+    stated = accused_link(accused_by=("rate",), share=None, low=None, high=None)
+    assert listed(stated, 0.02).status == "ruled-out"
+    wide = listed(accused_link(high=0.2), 0.02)
+    assert wide.status == "candidate" and "not excluded: costs 2.0 % (0–20 %)" in wide.statement
+
+
+def test_open_errors_forbid_a_healthy_verdict() -> None:
+    still = accused_link(status="candidate", reason="not excluded: costs 2.0 % (0–20 %)")
+    paused = accused_link(status="candidate", reason="open", accused_by=("pauses",))
+    assert errors_not_excluded([accused_link(status="ruled-out"), paused]) == ""
+    headline = errors_not_excluded([paused, still])
+    assert "a → b: 12 errors; not excluded: costs 2.0 % (0–20 %)" in headline
