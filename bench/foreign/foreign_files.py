@@ -119,6 +119,10 @@ def write_tables(path: Path, machine: Machine, table: list[list[list[int]]]) -> 
 # --- counters --------------------------------------------------------------------------------
 
 
+MOST_RECOVERIES = 255
+"""Value at which the counter of link recoveries stops (8 bits)."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """How counters are read.
@@ -157,6 +161,7 @@ def write_counters(
         row["words"] = int(start[link, 0]) + row["bytes"] // 4
         row["count"] = int(start[link, 1] >> 8) + row["packets"]
         row["ticks"] = int(start[link, 2] >> 8) + int(row["wait_ps"] / tick)
+        row["recoveries"] = min(int(start[link, 2] & 3) + row["retrains"], MOST_RECOVERIES)
         rows.append(row)
     rows.sort(key=lambda row: row["ns"])
     {"perfquery": _perfquery, "prometheus": _prometheus, "ethernet": _ethernet}[reader.form](
@@ -176,6 +181,12 @@ def _perfquery(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> No
         for row in sweep:
             port = machine.port(row["link"])
             where = f"Lid {_lid(machine.links[row['link']][0])} port {port}"
+            lines.append(f"# Port counters: {where} (CapMask: 0x5300)")
+            for name, value in (
+                ("PortSelect", port),
+                ("LinkErrorRecoveryCounter", row["recoveries"]),
+            ):
+                lines.append(f"{name}:{'.' * (33 - len(name))}{value}")
             lines.append(f"# Port extended counters: {where} (CapMask: 0x5300 CapMask2: 0x2)")
             for name, value in (
                 ("PortSelect", port),
@@ -198,6 +209,7 @@ def _prometheus(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> N
             ("xmit_bytes_total", row["words"] * 4),
             ("xmit_packets_total", row["count"]),
             ("xmit_wait_ticks_total", row["ticks"]),
+            ("link_error_recovery_total", row["recoveries"]),
         ):
             series.setdefault((name, row["link"]), []).append([at, str(value)])
     result = []
@@ -216,11 +228,12 @@ def _prometheus(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> N
 
 
 def _ethernet(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> None:
-    """Interfaces with bytes, queues and the pauses that they obeyed."""
+    """Interfaces with bytes, queues, the pauses that they obeyed and how often links went down."""
     with (folder / "interfaces.csv").open("w", newline="", encoding="ascii") as file:
         out = csv.writer(file)
         head = "time_utc,node,iface,tx_bytes,tx_packets,queue_bytes"
-        out.writerow([*head.split(","), "rx_prio3_pause", "rx_prio3_pause_duration"])
+        pauses = ("rx_prio3_pause", "rx_prio3_pause_duration")
+        out.writerow([*head.split(","), *pauses, "link_down_events_phy"])
         for row in rows:
             link = row["link"]
             src = machine.links[link][0]
@@ -228,7 +241,8 @@ def _ethernet(folder: Path, machine: Machine, rows: list[dict[str, int]]) -> Non
             queued = row["queued"] if src >= machine.hosts else ""
             counts = [row["bytes"], row["packets"], queued, row["pauses"], row["paused_ps"] // US]
             names = [machine.name(src), _interface(machine, link)]
-            out.writerow([f"{when}.{row['ns'] % 10**9 // 1000:06d}Z", *names, *counts])
+            time = f"{when}.{row['ns'] % 10**9 // 1000:06d}Z"
+            out.writerow([time, *names, *counts, row["recoveries"]])
 
 
 US = 10**6

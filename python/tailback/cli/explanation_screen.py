@@ -20,6 +20,10 @@ _PORT_EVENTS = 4
 """Findings on adapters on the screen; the report has all of them."""
 
 
+_ACCUSED = 6
+"""Accused links on the screen, those that are not ruled out first; the report has all of them."""
+
+
 def explanation_lines(explanation: Explanation | None) -> list[str]:
     """Cost and evidence of each cause, the unexplained time, and what would resolve it."""
     if explanation is None:
@@ -55,6 +59,11 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
             f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
             f"bytes (± {_points(200 * link.error)})"
         )
+    for accused in explanation.accused_links[:_ACCUSED]:
+        lines += wrap(f"accused link {accused.statement}")
+    if len(explanation.accused_links) > _ACCUSED:
+        more = len(explanation.accused_links) - _ACCUSED
+        lines += [f"  accused: {counted(more, 'more link')} in the report"]
     for finding in explanation.port_events[:_PORT_EVENTS]:
         lines += wrap(f"ports counted: {finding.statement}")
     if len(explanation.port_events) > _PORT_EVENTS:

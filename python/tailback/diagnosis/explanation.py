@@ -123,10 +123,58 @@ class PortCount(FrozenModel):
     paused_share: float | None
 
 
+Accusation = Literal["rate", "errors", "slower", "pauses", "drops", "samples"]
+"""What accuses a link: a rate below nominal, errors, a fall of its speed, pauses, drops, samples of
+congestion."""
+
+
+class AccusedLink(FrozenModel):
+    """A link that the evidence accuses and that the job's messages cross.
+
+    Attributes:
+        link: Its number in the tables of the run.
+        name: Its name.
+        accused_by: Kinds of evidence against it, or against the other direction of its cable.
+        evidence: What they show, in words.
+        status: ``named``: a slow link with a cost in the verdict; ``candidate``: neither named nor
+            excluded; ``ruled-out``.
+        reason: Why it is ruled out, or why it is not; empty for a named one.
+        share: Mean share of the measured time that it costs if it is slow, 0–1; None if unknown.
+        low: Lower bound of the 95 % interval of ``share``.
+        high: Upper bound.
+    """
+
+    link: int
+    name: str
+    accused_by: tuple[Accusation, ...]
+    evidence: str
+    status: Literal["named", "candidate", "ruled-out"]
+    reason: str
+    share: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def statement(self) -> str:
+        """One sentence with all of it."""
+        verdict = {
+            "named": "in the verdict as a slow link",
+            "candidate": self.reason,
+            "ruled-out": f"ruled out because {self.reason}",
+        }[self.status]
+        return f"{self.name}: {self.evidence}; {verdict}"
+
+    @property
+    def may_have_errors(self) -> bool:
+        """Whether errors accuse its cable, which are not shown to cost nothing."""
+        faulty = not {"errors", "slower"}.isdisjoint(self.accused_by)
+        return faulty and self.status == "candidate"
+
+
 class PortEvents(FrozenModel):
     """What ports counted of one kind, such as errors, pause frames or lost packets.
 
-    It changes no cost: the counters do not know whose packets they were.
+    The counters do not know whose packets they were.
 
     Attributes:
         finding: Kind, as in table ``port_events``.
@@ -160,6 +208,8 @@ class Explanation(FrozenModel):
         sampled_links: Links with the most congested packets by the samples in our packets; empty
             without samples.
         port_events: What ports counted of errors, pauses, marks and losses; empty if nothing.
+        accused_links: Links that the evidence accuses and the job's messages cross: each is named,
+            a candidate, or ruled out.
     """
 
     elapsed_ps: int
@@ -172,6 +222,7 @@ class Explanation(FrozenModel):
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)
     port_events: list[PortEvents] = Field(default_factory=list)
+    accused_links: list[AccusedLink] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.arrays import Floats, Ints
-from tailback.evidence.site_quantiles import site_quantiles
+from tailback.evidence.site_quantiles import alternate, site_quantiles
 from tailback.run.run import Run
 from tailback.traffic.program import Op, Program
 
@@ -52,6 +52,15 @@ class CallProfile:
             return None
         site, _, simulated = matched
         return site_quantiles(site, simulated, len(self.rank))
+
+    def of_alternating(self, run: Run, other: Run, share: float, program: Program) -> Floats | None:
+        """The same with a share of the repetitions as in another simulation, shape (K, Q)."""
+        matched, matched_other = self.matched(run, program), self.matched(other, program)
+        if matched is None or matched_other is None:
+            return None
+        site, _, simulated = matched
+        mixed = alternate(site, simulated, matched_other[2], share)
+        return site_quantiles(site, mixed, len(self.rank))
 
     def with_times_of(self, run: Run, program: Program) -> CallProfile | None:
         """The same with the durations of a simulation; None if its stretches do not match."""

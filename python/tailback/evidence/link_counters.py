@@ -41,8 +41,8 @@ class LinkCounters:
         queues_read: Whether the queue of a link was read in that range, shape (L,).
         intervals: ``link, start_ns, end_ns, data_bytes, stall_fraction`` of intervals that overlap
             the range.
-        findings: Table ``port_findings``; empty for a lossless network.
-        lossy: Whether the network drops packets instead of using credit-based flow control.
+        findings: Table ``port_findings``; empty for a lossless network whose queues were not read.
+        lossy: Whether full queues drop packets instead of stopping senders by credits or pauses.
         notes: Remarks on the data.
     """
 
@@ -93,7 +93,7 @@ def join_counters(
         sent: The messages of the job.
         elapsed_ps: Duration of the job, from time 0 of its tables.
         origin_unix_ns: UTC of that time 0; None if unknown.
-        lossy: Whether the counters show queues and drops instead of stalls.
+        lossy: Whether full queues drop packets.
 
     Raises:
         JoinError: No interval belongs to a link of the fabric, or none overlaps the job.
@@ -131,7 +131,9 @@ def join_counters(
         (pl.col("time_ns") > start) & (pl.col("time_ns") - pl.col("interval_ns") < end)
     )
     with_queue = job_intervals.filter(pl.col("backlog_bytes").is_not_null())["link"]
-    findings = port_findings(job_intervals) if lossy else port_findings(job_intervals.clear())
+    # Queues show slow links, whether they drop packets or pause ports: paused time is left out.
+    queues_counted = lossy or not with_queue.is_empty()
+    findings = port_findings(job_intervals if queues_counted else job_intervals.clear())
     return LinkCounters(
         alignment,
         start,

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from tailback.arrays import Floats
-from tailback.evidence.site_quantiles import site_quantiles
+from tailback.evidence.site_quantiles import alternate, site_quantiles
 from tailback.identity_cache import PerObject
 from tailback.run.run import Run
 
@@ -61,6 +61,20 @@ class SendProfile:
         """
         times = self._simulated_messages(run)
         return None if times is None else times[posted]
+
+    def of_alternating(
+        self, run: Run, other: Run, share: float, *, posted: bool = False
+    ) -> Floats | None:
+        """The same with a share of the repetitions as in another simulation, shape (K, Q)."""
+        calls, other_calls = (
+            _times_of_calls(self._messages, run),
+            _times_of_calls(self._messages, other),
+        )
+        if calls is None or other_calls is None:
+            return None
+        site, column = calls["site"].to_numpy().astype(np.int64), "posted" if posted else "began"
+        mixed = alternate(site, calls[column].to_numpy(), other_calls[column].to_numpy(), share)
+        return site_quantiles(site, mixed, len(self.count))
 
 
 def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | None:
@@ -139,20 +153,30 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
 
 def _times_in(messages: pl.DataFrame, sites: int, run: Run) -> tuple[Floats, Floats] | None:
     """Quantiles of the times in a simulation, from the first send and from the last post."""
+    calls = _times_of_calls(messages, run)
+    if calls is None:
+        return None
+    site = calls["site"].to_numpy().astype(np.int64)
+    began, posted = (calls[name].to_numpy() for name in ("began", "posted"))
+    return site_quantiles(site, began, sites), site_quantiles(site, posted, sites)
+
+
+def _times_of_calls(messages: pl.DataFrame, run: Run) -> pl.DataFrame | None:
+    """Site of each waiting call, and its time from the first send and from the last post."""
     rows = messages.join(_simulated_messages(run), on=("src", "dst", "nth"), how="left")
     if rows["arrival_ps"].null_count():
         return None
     arrived = pl.col("arrival_ps").max()
-    calls = rows.group_by("call").agg(
-        pl.col("site").first(),
-        began=arrived - _begin("post_ps", posted=False),
-        posted=arrived - _begin("post_ps", posted=True),
+    return (
+        rows.group_by("call")
+        .agg(
+            pl.col("site").first(),
+            began=arrived - _begin("post_ps", posted=False),
+            posted=arrived - _begin("post_ps", posted=True),
+        )
+        .with_columns(pl.col("began", "posted").cast(pl.Float64).clip(0.0))
+        .sort("call")
     )
-    site = calls["site"].to_numpy().astype(np.int64)
-    began, posted = (
-        np.maximum(calls[name].to_numpy().astype(np.float64), 0.0) for name in ("began", "posted")
-    )
-    return site_quantiles(site, began, sites), site_quantiles(site, posted, sites)
 
 
 def _begin(post: str, *, posted: bool) -> pl.Expr:

@@ -34,3 +34,20 @@ def site_quantiles(site: Ints, ps: Floats, sites: int) -> Floats:
     below, above = ordered[first[:, None] + low], ordered[first[:, None] + high]
     out = below + (position - low) * (above - below)
     return np.asarray(np.where(count[:, None] > 0, out, 0.0), np.float64)
+
+
+def alternate(site: Ints, ps: Floats, other_ps: Floats, share: float) -> Floats:
+    """Durations of which a share of each site's repetitions, evenly spread, is of another run.
+
+    Args:
+        site: Site of each repetition, in order of time, shape (S,).
+        ps: Durations in one run, shape (S,).
+        other_ps: Durations in the other, shape (S,).
+        share: Share of the repetitions that are of the other, 0–1.
+    """
+    order = np.argsort(site, kind="stable")
+    count = np.bincount(site)
+    nth = np.empty(len(site), np.int64)
+    nth[order] = np.arange(len(site)) - np.repeat(np.cumsum(count) - count, count)
+    is_other = np.floor((nth + 1) * share) > np.floor(nth * share)
+    return np.asarray(np.where(is_other, other_ps, ps), np.float64)

@@ -32,6 +32,9 @@ class EvidenceComparison(Protocol):
     def __call__(self, run: Run) -> float | None:
         """The misfit of a run; 0 for no difference, None if they cannot be compared."""
 
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The misfit of a run that is like another one for a share of the time."""
+
     def to(self, run: Run) -> EvidenceComparison | None:
         """The same with a simulation in place of the measurement; None if it predicts nothing."""
 
@@ -63,6 +66,13 @@ class Comparisons:
         """The prediction of a simulation."""
         return Outcome(
             run.elapsed_ps, {comparison.kind: comparison(run) for comparison in self.each}
+        )
+
+    def at_times(self, run: Run, slow: Run, share: float) -> Outcome:
+        """The prediction for a run that is like another one for a share of the time."""
+        elapsed = (1.0 - share) * run.elapsed_ps + share * slow.elapsed_ps
+        return Outcome(
+            round(elapsed), {each.kind: each.at_times(run, slow, share) for each in self.each}
         )
 
     def between(self, run: Run, others: Sequence[Run]) -> dict[str, float]:
@@ -109,6 +119,11 @@ class CallTimes:
         simulated = self.profile.of_run(run, self.program)
         return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
 
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the repetitions as in another simulation."""
+        simulated = self.profile.of_alternating(run, slow, share, self.program)
+        return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
+
     def to(self, run: Run) -> CallTimes | None:
         """The same with the times of a simulation in place of the measured ones."""
         simulated = self.profile.of_run(run, self.program)
@@ -135,10 +150,20 @@ class SendTimes:
         Mean over both times of a call, from the first send and from the last post: all ranks soon
         wait equally long, so the first alone hardly distinguishes slow links.
         """
+        return self._mean_misfit(self.profile.of_run(run), self.profile.of_run(run, posted=True))
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the repetitions as in another simulation."""
+        began, posted = (
+            self.profile.of_alternating(run, slow, share, posted=posted) for posted in (False, True)
+        )
+        return self._mean_misfit(began, posted)
+
+    def _mean_misfit(self, began: Floats | None, posted: Floats | None) -> float | None:
         profile = self.profile
         misfits = (
-            _misfit(profile.count, profile.quantiles_ps, profile.of_run(run)),
-            _misfit(profile.count, profile.posted_quantiles_ps, profile.of_run(run, posted=True)),
+            _misfit(profile.count, profile.quantiles_ps, began),
+            _misfit(profile.count, profile.posted_quantiles_ps, posted),
         )
         predicted = [misfit for misfit in misfits if misfit is not None]
         return sum(predicted) / len(predicted) if predicted else None
@@ -173,7 +198,13 @@ class SendSpread:
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured times, after the best scale; 0 for none."""
-        simulated = self.profile.of_run(run)
+        return self._misfit_of(self.profile.of_run(run))
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the repetitions as in another simulation."""
+        return self._misfit_of(self.profile.of_alternating(run, slow, share))
+
+    def _misfit_of(self, simulated: Floats | None) -> float | None:
         if simulated is None:
             return None
         seen = np.sort(self.profile.quantiles_ps, axis=0)
@@ -201,6 +232,18 @@ def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | No
     return float((weight * (seen - scale * simulated) ** 2).sum()) / total
 
 
+def _has(run: Run, column: str) -> bool:
+    """Whether a simulation measured this column of its links."""
+    truth = run.tables["truth"]
+    return bool(truth.height) and not truth[column].is_null().all()
+
+
+def _mixed(run: Run, slow: Run, share: float, column: str) -> Floats:
+    """Totals of each link if a run is like another one for a share of the time, shape (L,)."""
+    totals = (1.0 - share) * link_totals(run, column) + share * link_totals(slow, column)
+    return np.asarray(totals, np.float64)
+
+
 @dataclass(frozen=True)
 class PortStalls:
     """Time that the ports of a lossless network stalled.
@@ -221,14 +264,22 @@ class PortStalls:
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None if nothing stalled."""
+        return self._misfit_of(link_totals(run, "stall_ps")) if _has(run, "stall_ps") else None
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the time as in another simulation."""
+        if not (_has(run, "stall_ps") and _has(slow, "stall_ps")):
+            return None
+        return self._misfit_of(_mixed(run, slow, share, "stall_ps"))
+
+    def _misfit_of(self, stall_ps: Floats) -> float | None:
         counted = ~np.isnan(self.stall_ps)
-        truth = run.tables["truth"]
-        if not truth.height or truth["stall_ps"].is_null().all() or not counted.any():
+        if not counted.any():
             return None
         seen = self.stall_ps[counted]
         if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
             return None
-        simulated = link_totals(run, "stall_ps")[counted]
+        simulated = stall_ps[counted]
         norm = float((simulated**2).sum())
         if norm > 0:
             scale = float((seen * simulated).sum()) / norm
@@ -241,8 +292,7 @@ class PortStalls:
 
     def to(self, run: Run) -> PortStalls | None:
         """The same with the stalls of a simulation in place of the counted ones."""
-        truth = run.tables["truth"]
-        if not truth.height or truth["stall_ps"].is_null().all():
+        if not _has(run, "stall_ps"):
             return None
         stall = np.where(np.isnan(self.stall_ps), np.nan, link_totals(run, "stall_ps"))
         return replace(self, stall_ps=stall, at_least=np.zeros_like(self.at_least))
@@ -267,8 +317,15 @@ class PortBytes:
 
         The scale is that of headers and of the time that the counters cover.
         """
+        return self._misfit_of(link_totals(run, "bytes"))
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the time as in another simulation."""
+        return self._misfit_of(_mixed(run, slow, share, "bytes"))
+
+    def _misfit_of(self, simulated_bytes: Floats) -> float | None:
         counted = self.between & ~np.isnan(self.sent_bytes)
-        seen, sent = self.sent_bytes[counted], link_totals(run, "bytes")[counted]
+        seen, sent = self.sent_bytes[counted], simulated_bytes[counted]
         total, norm = float((seen**2).sum()), float((sent**2).sum())
         if total <= 0 or norm <= 0:
             return None
@@ -320,13 +377,16 @@ class LinkSamples:
 
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured fractions, weighted by packets."""
-        truth = run.tables["truth"]
+        return self.at_times(run, run, 0.0)
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the time as in another simulation."""
         sampled = ~np.isnan(self.fraction) & ~self.from_node
         total = float((self.packets[sampled] * self.fraction[sampled] ** 2).sum())
-        if not truth.height or truth["observed_packets"].is_null().all() or total <= 0:
+        if total <= 0 or not all(_has(each, "observed_packets") for each in (run, slow)):
             return None
-        sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
-        simulated = link_totals(run, "observed_congested_packets") / sent
+        sent = np.maximum(_mixed(run, slow, share, "observed_packets"), 1.0)
+        simulated = _mixed(run, slow, share, "observed_congested_packets") / sent
         weight, seen, simulated = (x[sampled] for x in (self.packets, self.fraction, simulated))
         norm = float((weight * simulated**2).sum())
         if norm > 0:
@@ -336,8 +396,7 @@ class LinkSamples:
 
     def to(self, run: Run) -> LinkSamples | None:
         """The same with the congestion of a simulation in place of the sampled one."""
-        truth = run.tables["truth"]
-        if not truth.height or truth["observed_packets"].is_null().all():
+        if not _has(run, "observed_packets"):
             return None
         sent = np.maximum(link_totals(run, "observed_packets"), 1.0)
         simulated = link_totals(run, "observed_congested_packets") / sent

@@ -80,6 +80,9 @@ class NetworkEvidence:
         notes: Remarks on evidence that is not used.
         unused_interfaces: Interfaces of each host that do not carry the job's messages.
         port_events: Table ``port_events`` of the ports that the job used; None without counters.
+        link_events: The same with ``link``, which leaves the port, and ``in_files``: events between
+            the first and the last reading. Rows without events in the time of the job have no
+            ``count``.
         unused: Remarks on what is in the files and not used.
         served_gbps: Rate that each link can serve at least, as it has sent at that rate, 0 if
             unknown, shape (L,); None without counters.
@@ -97,6 +100,7 @@ class NetworkEvidence:
     notes: tuple[str, ...] = ()
     unused_interfaces: Mapping[str, frozenset[str]] = field(default_factory=dict)
     port_events: pl.DataFrame | None = None
+    link_events: pl.DataFrame | None = None
     unused: tuple[str, ...] = ()
     served_gbps: Floats | None = None
     congested: Floats | None = None
@@ -182,7 +186,7 @@ def read_network_evidence(
             sent,
             elapsed_ps=measured.measured.elapsed_ps,
             origin_unix_ns=measured.origin_unix_ns,
-            lossy=port_verdict.is_lossy(intervals),
+            lossy=port_verdict.drops_packets(intervals),
         )
     except JoinError as error:
         why = "; ".join((error.message, *interfaces.notes))
@@ -216,7 +220,9 @@ def read_network_evidence(
             unused=tuple(not_used(source.unknown, "counters")),
             served_gbps=served_gbps(intervals, fabric.n_links),
         )
-    mine = _of_links(events, intervals, _cables_of(run, fabric), joined.start_ns, joined.end_ns)
+    ports = _ports_of_links(intervals, _cables_of(run, fabric))
+    during_job = _of_ports(within(events, joined.start_ns, joined.end_ns), ports)
+    counted_events = port_events(during_job, interfaces.unused)
     return NetworkEvidence(
         joined,
         others,
@@ -226,7 +232,10 @@ def read_network_evidence(
         notes=left_out,
         unused=tuple(not_used(source.unknown, "counters")),
         served_gbps=served_gbps(intervals, fabric.n_links),
-        port_events=port_events(mine, interfaces.unused),
+        port_events=counted_events,
+        link_events=link_events(
+            counted_events, port_events(_of_ports(events, ports), interfaces.unused), ports
+        ),
     )
 
 
@@ -236,22 +245,69 @@ def _cables_of(run: Run, fabric: Fabric) -> list[int]:
     return [int(link) for link in np.flatnonzero(used | used[fabric.link_reverse])]
 
 
-def _of_links(
-    events: pl.DataFrame, intervals: pl.DataFrame, links: list[int], start_ns: int, end_ns: int
-) -> pl.DataFrame:
-    """Readings of errors, pauses and marks of the ports of some links, about the time of the job.
+_PORT_NAME = pl.coalesce("interface", pl.col("port").cast(pl.String)).alias("_name")
+"""Name of a port among those of its device."""
+
+_PORT = ("node_name", "_name")
+
+
+def _ports_of_links(intervals: pl.DataFrame, links: list[int]) -> pl.DataFrame:
+    """Device, name and link of the ports that some links leave.
 
     Args:
-        events: Rows of ``port_events.READINGS``.
-        intervals: Rows of ``counter_intervals`` of the same ports, with ``link``.
+        intervals: Rows of ``counter_intervals`` with ``link``.
         links: The links.
-        start_ns: Start of the job; the last reading before it is kept too.
-        end_ns: End of the job; the first reading after it is kept too.
     """
-    name = pl.coalesce("interface", pl.col("port").cast(pl.String))
-    ports = intervals.filter(pl.col("link").is_in(links)).select("node_name", _name=name).unique()
-    during_job = within(events, start_ns, end_ns).with_columns(_name=name)
-    return during_job.join(ports, on=["node_name", "_name"], how="semi").drop("_name")
+    rows = intervals.filter(pl.col("link").is_in(links))
+    return rows.select("node_name", _PORT_NAME, "link").unique(_PORT, maintain_order=True)
+
+
+def _of_ports(events: pl.DataFrame, ports: pl.DataFrame) -> pl.DataFrame:
+    """Rows of ``port_events.READINGS`` of some ports.
+
+    Args:
+        events: Readings of errors, pauses and marks.
+        ports: The ports, as :func:`_ports_of_links` returns them.
+    """
+    return events.with_columns(_PORT_NAME).join(ports, on=_PORT, how="semi").drop("_name")
+
+
+def link_events(
+    during_job: pl.DataFrame, in_files: pl.DataFrame, ports: pl.DataFrame
+) -> pl.DataFrame:
+    """Events of links in the time of a job, beside those of the whole time of the readings.
+
+    Args:
+        during_job: Rows of ``port_events``.
+        in_files: The same of all readings.
+        ports: The ports with their links.
+
+    Returns:
+        Rows of ``port_events`` with ``link`` and ``in_files``.
+    """
+    key = (*_PORT, "finding")
+    total = in_files.with_columns(_PORT_NAME).select(
+        *key, pl.col("counters").alias("_counters"), pl.col("count").alias("in_files")
+    )
+    return (
+        during_job.with_columns(_PORT_NAME)
+        .join(total, on=key, how="full", coalesce=True, maintain_order="left_right")
+        .with_columns(pl.coalesce("counters", "_counters"), pl.col("full").fill_null([]))
+        .join(ports, on=_PORT, how="inner", maintain_order="left")
+        .drop("_name", "_counters")
+    )
+
+
+def host_events(events: pl.DataFrame, fabric: Fabric) -> pl.DataFrame:
+    """Events that hosts counted while they recorded a job, as :func:`link_events` returns them.
+
+    Args:
+        events: Rows of ``port_events`` with names of hosts.
+        fabric: The fabric. Hosts with several ports are left out: which of them counted is unknown.
+    """
+    ports = _ports(fabric).filter(pl.len().over("node_name") == 1).select("node_name", "link")
+    rows = events.join(ports, on="node_name", how="inner", maintain_order="left")
+    return rows.with_columns(in_files="count")
 
 
 def _span(measured: MeasuredRun) -> tuple[int, int] | None:

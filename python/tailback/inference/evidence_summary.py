@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tailback.diagnosis.explanation import Origin, PortEvents, SampledLink, SharedLink, SubjectLink
+from tailback.diagnosis.explanation import (
+    AccusedLink,
+    Origin,
+    PortEvents,
+    SampledLink,
+    SharedLink,
+    SubjectLink,
+)
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
 from tailback.inference.unknown_job import UnknownJob
@@ -24,6 +31,7 @@ class EvidenceSummary:
         shared_links: Links that our job shares with other jobs.
         sampled_links: Links with the most congested packets by the samples in our packets.
         port_events: What ports counted of errors, pauses, marks and losses.
+        accused_links: Links that the evidence accuses, before the costs of slow links are known.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         alternatives: The hypotheses, that of the expected run first; empty if none were compared.
         lossy: The network drops packets when queues are full.
@@ -58,6 +66,7 @@ class EvidenceSummary:
     shared_links: tuple[SharedLink, ...] = ()
     sampled_links: tuple[SampledLink, ...] = ()
     port_events: tuple[PortEvents, ...] = ()
+    accused_links: tuple[AccusedLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0
     slow_more_ps: int = 0

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnosis.explanation import (
+    AccusedLink,
     Origin,
     PortCount,
     PortEvents,
@@ -26,6 +27,7 @@ from tailback.evidence.other_traffic import OtherTraffic
 from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
+from tailback.inference.accused_links import CableCosts, accused_links, charges
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
@@ -167,6 +169,7 @@ def add_evidence(
         change=change,
         place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
+        accused_links=_accused_links(space, posterior, expected, candidates),
     )
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(
@@ -175,6 +178,45 @@ def add_evidence(
         best.slow,
         _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
+    )
+
+
+def _accused_links(
+    space: HypothesisSpace, posterior: Posterior, expected: Run, candidates: Sequence[SlowLink]
+) -> tuple[AccusedLink, ...]:
+    """The links that the evidence accuses.
+
+    Args:
+        space: The hypotheses.
+        posterior: Their probabilities.
+        expected: The best simulation of the run.
+        candidates: Cables of which one is slow, or may be.
+    """
+    machine = space.machines[posterior.best.machine]
+    fabric = machine.prepared.fabric
+    costs = CableCosts(
+        posterior,
+        space.prior(),
+        space.hypotheses,
+        frozenset(machine.slow),
+        np.asarray(fabric.link_gbps, np.float64),
+    )
+    sent = link_totals(space.alone(machine.name, None, with_others=False), "bytes")
+    lacking = posterior.model.missing_share(expected.elapsed_ps)
+    against = charges(space.evidence, fabric, sent)
+    accused = accused_links(against, fabric, expected, costs, lacking)
+    reverse = fabric.link_reverse
+    possible, slow = (
+        {end for each in links for end in (each.link, int(reverse[each.link]))}
+        for links in (candidates, (*slow_links(fabric), *posterior.best.slow))
+    )
+    return tuple(
+        link.model_copy(update={"status": "candidate", "reason": wording.ONE_OF_CANDIDATES})
+        if link.link in possible
+        else link.model_copy(update={"status": "named", "reason": ""})
+        if link.link in slow and not candidates
+        else link
+        for link in accused
     )
 
 
@@ -457,10 +499,12 @@ def _place_is_open(
     If no cable agrees with all evidence as well as usual and the paths are assumed, the assumption
     may be wrong, and the right cable may be none of those that fit best with it: unless the same
     one fits best with every routing that was tried. On a lossy network retransmissions make the
-    right cable agree worse than usual, too.
+    right cable agree worse than usual, too. Errors show the place, whatever the paths.
     """
     best, fabric = posterior.best, prepared.fabric
     if not best.slow or best.slow == space.machines[best.machine].slow or posterior.model.lossy:
+        return False
+    if all(space.prior().is_accused(slow.link) for slow in best.slow):
         return False
     paths_known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
     if paths_known or posterior.slow_cable_agrees:

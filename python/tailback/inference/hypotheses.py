@@ -54,6 +54,9 @@ CREDIBLE = 0.95
 """Total probability of the hypotheses that are named as candidates or examined further."""
 
 
+WITHIN_ERROR = -0.5
+"""Logarithm of the likelihood of a time that is off by one standard error."""
+
 MachineName = tuple[str, ...]
 """Adapter model and routing of a machine model, and whether its buffers are small."""
 
@@ -147,6 +150,7 @@ class Prior:
             packets of others that wait for it fill buffers on our paths, which is unusual.
         served_gbps: Rate that each link serves at least by its counters, shape (L,); None without.
         sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
+        accused: Cables that are suspected for rising errors, by their first links.
     """
 
     cables: int
@@ -154,14 +158,30 @@ class Prior:
     elsewhere: Collection[int] = ()
     served_gbps: NDArray[np.float64] | None = None
     sound: NDArray[np.bool_] | None = None
+    accused: Collection[int] = ()
+
+    def is_accused(self, link: int) -> bool:
+        """Whether errors accuse the cable of a link."""
+        return min(link, int(self.reverse[link])) in self.accused
+
+    def log_place(self, link: int) -> float:
+        """Logarithm of the prior odds that the cable of a link is slow.
+
+        Errors that rise while the job runs favour neither: that one of the accused cables is slow
+        is as likely as not, whichever it is. Any other slow cable is unusual.
+        """
+        if self.is_accused(link):
+            return -math.log(len(self.accused))
+        return math.log(UNUSUAL) - math.log(max(self.cables, 1))
 
     def least_rate(self, link: int, *, both: bool) -> float:
         """Lowest rate of a slow link by its counters, Gb/s; infinite if it is not slow.
 
         ``both``: both directions of its cable are slow. One that limits nothing may have too little
-        traffic to show that.
+        traffic to show that. A cable with errors may be slow at times only: the highest rate that
+        it reached is no bound of its mean rate.
         """
-        if self.served_gbps is None or self.sound is None:
+        if self.served_gbps is None or self.sound is None or self.is_accused(link):
             return 0.0
         ends = [link, int(self.reverse[link])] if both else [link]
         served, sound = self.served_gbps[ends], self.sound[ends]
@@ -180,7 +200,7 @@ class Prior:
         if hypothesis.slower is not None:
             total += unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
         for slow in hypothesis.slow:
-            total += unusual - math.log(max(self.cables, 1))
+            total += self.log_place(slow.link)
             total += 0.0 if slow.both else unusual
             total += unusual if slow.link in self.elsewhere else 0.0
         if hypothesis.job is not None:
@@ -464,7 +484,7 @@ def at_other_rates(
     timed = {
         hypothesis.places(prior.reverse)
         for hypothesis in tried
-        if model.log_time(hypothesis.outcome.elapsed_ps) >= -0.5  # within a standard error
+        if model.log_time(hypothesis.outcome.elapsed_ps) >= WITHIN_ERROR
     }
 
     def may_be_slower(hypothesis: Hypothesis) -> bool:
@@ -555,6 +575,68 @@ def not_tried(
                 unexplained=True,
                 not_tried=True,
                 log_prior=hypothesis.log_prior + charge,
+            )
+        )
+    return out
+
+
+def of_unknown_course(
+    tried: Sequence[Hypothesis],
+    alone: Sequence[Hypothesis],
+    model: ErrorModel,
+    prior: Prior,
+    lateness: Mapping[int, float],
+    sensitivity: Mapping[str, float] | None = None,
+) -> list[Hypothesis]:
+    """Cables with errors that delay messages in another course than any that was simulated.
+
+    Errors come and go in bursts that no counter shows. Such a course is unusual, and would agree
+    with the evidence as usual. Without it, the fault of such a cable would count as one of an
+    unknown place. A cable whose simulations all agree worse than the run without it has no such
+    fault.
+
+    Args:
+        tried: Simulated hypotheses with slow cables.
+        alone: Runs without hidden causes.
+        model: The error model.
+        prior: Which cables have errors.
+        lateness: For each of these, the logarithm of the likelihood of the late sends if it is slow
+            over that if another cable is.
+        sensitivity: The largest of all hypotheses, as in :func:`not_tried`.
+    """
+    if model.lossy:
+        return []
+    shape_without: dict[Hashable, float] = {}
+    for hypothesis in alone:
+        key = hypothesis.machine, hypothesis.bursts
+        shape_without[key] = model.log_shape(hypothesis.outcome)
+    target_ps = round(model.measured_ps / model.usual_ratio)
+    nearest: dict[Hashable, Hypothesis] = {}
+    for hypothesis in tried:
+        link = hypothesis.slow[-1].link
+        key = hypothesis.machine, hypothesis.bursts
+        better = model.log_shape(hypothesis.outcome) > shape_without.get(key, 0.0)
+        timed = model.log_time(hypothesis.outcome.elapsed_ps) >= WITHIN_ERROR
+        if not (len(hypothesis.slow) == 1 and prior.is_accused(link) and better and timed):
+            continue
+        place = hypothesis.machine, hypothesis.places(prior.reverse)
+        off = abs(hypothesis.outcome.elapsed_ps - target_ps)
+        if place not in nearest or off < abs(nearest[place].outcome.elapsed_ps - target_ps):
+            nearest[place] = hypothesis
+    out = []
+    for hypothesis in nearest.values():
+        if model.missing_share(hypothesis.alone_ps or 0) <= 0:
+            continue
+        (slow,) = hypothesis.slow
+        cable = min(slow.link, int(prior.reverse[slow.link]))
+        like = replace(hypothesis.outcome, elapsed_ps=target_ps, sensitivity=sensitivity or {})
+        out.append(
+            replace(
+                hypothesis,
+                outcome=replace(like, misfits=model.usual(like)),
+                otherwise=True,
+                not_tried=True,
+                log_prior=hypothesis.log_prior + math.log(UNUSUAL) + lateness.get(cable, 0.0),
             )
         )
     return out

@@ -9,9 +9,11 @@ from functools import cached_property
 from itertools import pairwise
 
 from tailback.diagnosis.cable_search import Outcome
+from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
+from tailback.inference.accused_links import suspected_cables
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.error_model import ErrorModel
@@ -26,10 +28,11 @@ from tailback.inference.hypotheses import (
     came_otherwise,
     log_probability,
     not_tried,
+    of_unknown_course,
     over_arrangements,
 )
 from tailback.inference.machine_models import SETTINGS, MachineModel, PredictionCache
-from tailback.inference.measured_cables import carrying_cables
+from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
 from tailback.inference.network_clues import (
     OtherJobs,
     Slow,
@@ -44,6 +47,7 @@ from tailback.io.progress import Progress
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
+from tailback.simulation.routes import forwarded_links
 
 BURSTS = (None, 4, 8, 16, 32, 64)
 """Bursts per counter window with which counted traffic of other jobs is simulated: counters give
@@ -53,6 +57,10 @@ the bytes of a window, not their timing within it. More bursts are equivalent to
 WORTH_A_SEARCH = 0.15
 """Probability of a fault that was not found above which hidden causes are searched for: about 8 %
 of the time is missing then. A search takes as long as the rest of the diagnosis."""
+
+OWN_SUSPECTS, AMONG_FIRST = 6, 45 / 58
+"""Cables to try first with each machine model: those that explain best which sends are late. In 45
+of 58 such rankings of blind cases, the slow cable was among the first six."""
 
 BETWEEN = 2
 """Maximum number of further bursts tried between two whose simulated times enclose the measured
@@ -139,7 +147,12 @@ class HypothesisSpace:
             if hypothesis.slow != self.machines[hypothesis.machine].slow
         ]
         otherwise += at_other_rates(cables, model, prior)
-        others = not_tried(without_causes, model, prior, self._widest())
+        others = [
+            *not_tried(without_causes, model, prior, self._widest()),
+            *of_unknown_course(
+                cables, without_causes, model, prior, self._log_lateness, self._widest()
+            ),
+        ]
         return Posterior([*simulated, *otherwise, *others], model, prior)
 
     def _widest(self) -> dict[str, float]:
@@ -227,7 +240,41 @@ class HypothesisSpace:
             elsewhere,
             self.evidence.served_gbps,
             sound_links(self.evidence, fabric),
+            self.suspected_cables,
         )
+
+    @cached_property
+    def suspected_cables(self) -> tuple[int, ...]:
+        """Cables with our messages that errors accuse, by their first links."""
+        if self.evidence.link_events is None:
+            return ()
+        name = next(iter(self.machines))
+        sent = link_totals(self.alone(name, None, with_others=False), "bytes")
+        return suspected_cables(self.evidence, self.machines[name].prepared.fabric, sent)
+
+    @cached_property
+    def _log_lateness(self) -> dict[int, float]:
+        """Logarithm of the likelihood ratio of late sends, for each suspected cable.
+
+        A slow cable is among the first in the order of what explains late sends in 45 of 58 cases
+        (:data:`OWN_SUSPECTS`); any other cable is there by chance.
+        """
+        sends, cables = self.compare.sends, self.prior().cables
+        if sends is None or cables <= OWN_SUSPECTS or not self.suspected_cables:
+            return {}
+        name = next(iter(self.machines))
+        prepared = self.machines[name].prepared
+        paths = MessagePaths(prepared.fabric, forwarded_links(prepared.scenario, prepared.fabric))
+        first = late_sends(sends, self.alone(name, None), paths)[:OWN_SUSPECTS]
+        if not first:
+            return {}
+        by_chance = OWN_SUSPECTS / cables
+        return {
+            cable: math.log(AMONG_FIRST / by_chance)
+            if cable in first
+            else math.log((1.0 - AMONG_FIRST) / (1.0 - by_chance))
+            for cable in self.suspected_cables
+        }
 
     def most_probable(self, machines: Iterable[MachineName]) -> list[MachineName]:
         """Machine models by their probability, the most probable first."""

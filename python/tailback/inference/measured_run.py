@@ -18,7 +18,12 @@ from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
 from tailback.evidence.model import Measured
-from tailback.inference.evidence import ListedJobs, NetworkEvidence, read_network_evidence
+from tailback.inference.evidence import (
+    ListedJobs,
+    NetworkEvidence,
+    host_events,
+    read_network_evidence,
+)
 from tailback.inference.network_clues import unknown_hosts
 from tailback.port_counters.findings.port_events import in_order, port_events
 from tailback.port_counters.recorded_statistics import recorded_statistics
@@ -193,7 +198,13 @@ def network_evidence(
         recorded = port_events(readings, evidence.unused_interfaces)
         # Given counters are of ports that the recording may not have.
         events = [evidence.port_events] if counters and evidence.port_events is not None else []
-        evidence = replace(evidence, port_events=in_order(pl.concat([*events, recorded])))
+        of_links = [] if evidence.link_events is None else [evidence.link_events]
+        of_hosts = host_events(recorded, prepared.fabric)
+        evidence = replace(
+            evidence,
+            port_events=in_order(pl.concat([*events, recorded])),
+            link_events=pl.concat([*of_links, of_hosts], how="diagonal"),
+        )
     return replace(evidence, notes=(*evidence.notes, *evidence.unused, *notes))
 
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
-from tailback.diagnosis.explanation import Cost, Explanation, Origin
+from tailback.diagnosis.explanation import AccusedLink, Cost, Explanation, Origin
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
+from tailback.inference.accused_links import CostRange, no_shorter, not_excluded
 from tailback.inference.decision import (
     ASSUMED,
     HEALTHY,
@@ -152,6 +153,7 @@ def explain(
         shared_links=list(summary.shared_links),
         sampled_links=list(summary.sampled_links),
         port_events=list(summary.port_events),
+        accused_links=_accused_links(summary, costs),
     )
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
@@ -164,6 +166,8 @@ def explain(
         open_question = _model_too_slow(costs, (expected, inside), scale, summary)
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
+    if not open_question and cause == HEALTHY:
+        open_question = wording.errors_not_excluded(explanation.accused_links)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:
@@ -192,6 +196,29 @@ def explain(
     return advised(
         explained, of_measured(remedy, measured.elapsed_ps, outside + max(not_explained_ps, 0))
     )
+
+
+def _accused_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[AccusedLink]:
+    """The links that the evidence accuses; of slow ones, those that cost nothing are not named."""
+    cost = next((cost for cost in costs if cost.cause == "slow-link"), None)
+    total = 0.0 if cost is None or cost.share <= 0 else cost.ps / cost.share
+    named = CostRange(0.0, 0.0, 0.0)
+    if cost is not None and total:
+        named = CostRange(cost.share, cost.low_ps / total, cost.high_ps / total)
+
+    def reconsidered(link: AccusedLink) -> AccusedLink:
+        if link.status != "named" or not named.is_excluded:
+            return link
+        alone = CostRange.of(link) or named
+        status, reason = (
+            ("ruled-out", no_shorter(alone))
+            if alone.is_excluded
+            else ("candidate", not_excluded(alone))
+        )
+        return link.model_copy(update={"status": status, "reason": reason})
+
+    links = [reconsidered(link) for link in summary.accused_links]
+    return sorted(links, key=lambda link: ("named", "candidate", "ruled-out").index(link.status))
 
 
 def _nothing_to_diagnose(measured: Measured, summary: EvidenceSummary, inside_ps: int) -> str:

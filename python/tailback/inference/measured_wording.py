@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
-from tailback.diagnosis.explanation import Cost
+from tailback.diagnosis.explanation import AccusedLink, Cost
 from tailback.diagnosis.model import Cause
 from tailback.errors import option
 from tailback.inference.changes_over_time import ChangeOverTime
@@ -126,6 +126,16 @@ def not_explained(
         which = which if len(candidates) > 1 else "this link may be slow"
         text += f"; {which}: {'; '.join(candidates)}"
     return f"{text}."
+
+
+def errors_not_excluded(links: Sequence[AccusedLink]) -> str:
+    """Headline if nothing is missing, but a link with errors may cost time; empty if none may."""
+    faulty = [link for link in links if link.may_have_errors]
+    if not faulty:
+        return ""
+    shown = "; ".join(f"{link.name}: {link.evidence}; {link.reason}" for link in faulty[:2])
+    more = f"; and {len(faulty) - 2} more" if len(faulty) > 2 else ""
+    return f"No cause costs as much as a fault, but links with errors may: {shown}{more}."
 
 
 def cost_together(other: str, ps: int, share: float) -> str:

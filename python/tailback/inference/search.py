@@ -12,11 +12,19 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.cable_search import MAX_SHARE, CableSearch, Outcome, Trial
+from tailback.diagnosis.cable_search import (
+    FIRST_SHARES,
+    MAX_SHARE,
+    MIN_SHARE,
+    CableSearch,
+    Outcome,
+    Trial,
+)
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
@@ -29,8 +37,16 @@ from tailback.inference.coarse_ranking import (
     rank,
 )
 from tailback.inference.error_model import MISFIT_ERROR, nearest_of
-from tailback.inference.hypotheses import FAULT, UNUSUAL, MachineName, Posterior, SlowerMachine
-from tailback.inference.hypothesis_space import HypothesisSpace
+from tailback.inference.hypotheses import (
+    FAULT,
+    UNUSUAL,
+    WITHIN_ERROR,
+    Hypothesis,
+    MachineName,
+    Posterior,
+    SlowerMachine,
+)
+from tailback.inference.hypothesis_space import OWN_SUSPECTS, HypothesisSpace
 from tailback.inference.machine_models import (
     DELAYS,
     OTHER_ROUTING,
@@ -72,11 +88,6 @@ SUSPECTS_PER_ROUTING = 12
 simulations per cable, this takes less than half as long as the first search; the right cable is
 among the best of the first search even if its adapters or its routing are wrong."""
 
-OWN_SUSPECTS = 6
-"""Cables to try first with each machine model, and besides with the second one: those that explain
-best which sends are late. In 45 of 58 such rankings of blind cases, the slow cable was among the
-first six."""
-
 AVOIDED_FITTED = 3
 """Links that adaptive routing seems to avoid whose rates are fitted as soon as they are tried: half
 of :data:`OWN_SUSPECTS`."""
@@ -96,6 +107,10 @@ alone: with fewer, some cable nearly always fits."""
 
 VARIED_CABLES = 2
 """Slow cables, the most probable with each machine model, that are simulated with them, too."""
+
+LOW_SHARES = (0.25, 0.1)
+"""Shares of its rate at which a cable with errors is tried for part of the time: a link of four
+lanes that retrains may come up with one, and that at a lower speed (QDR for EDR: a tenth)."""
 
 JOBS_PER_MACHINE = 4
 """Unknown jobs to try with a second machine model, of those tried with the first."""
@@ -144,6 +159,9 @@ class ExplanationSearch:
             self._try_slower_machine(machine)
         self._look_for_causes(self.space.machines.values(), MAX_TRIALS)
         self._confirm()
+        self._try_accused_cables()
+        for machine in list(self.space.machines.values()):
+            self._try_slow_at_times(machine)
         self._try_cables_in_series()
         if self.space.is_open:
             self._vary_settings_with_cables()
@@ -214,6 +232,87 @@ class ExplanationSearch:
             for both in (True, False):
                 self._add_slow(small, (SlowLink(link, slow.gbps, both),), best.bursts)
 
+    def _try_accused_cables(self) -> None:
+        """Try cables with errors that no search tried, so that their cost is known.
+
+        A search has no need of them if the run takes no longer than expected. The rate falls until
+        it shows what a fault of the cable would change.
+        """
+        posterior = self.space.posterior()
+        best, model = posterior.best, posterior.model
+        machine, reverse = self.space.machines[best.machine], posterior.reverse
+        nominal = machine.prepared.fabric.link_gbps
+
+        def shows_a_fault(cable: int) -> bool:
+            return any(
+                hypothesis.hidden_share(model) >= FAULT
+                for hypothesis in self.space.hypotheses
+                if hypothesis.machine == machine.name and hypothesis.bursts == best.bursts
+                if cable in {min(s.link, int(reverse[s.link])) for s in hypothesis.slow}
+            )
+
+        for cable in self.space.suspected_cables:
+            for share in (*reversed(FIRST_SHARES), MIN_SHARE):
+                if shows_a_fault(cable):
+                    break
+                slow = SlowLink(cable, share * float(nominal[cable]))
+                self._add_slow(machine, (*machine.slow, slow), best.bursts)
+
+    def _try_slow_at_times(self, machine: MachineModel) -> None:
+        """Try cables with errors that serve a low rate for a share of the time, as they retrain.
+
+        The prediction is that of two simulations, one with the low rate: of each call's repetitions
+        the share that gives the measured time is as with it. That share is a free parameter.
+        """
+        bursts, reverse = self.space.likely_bursts(machine), self.space.prior().reverse
+        run, model = self.space.alone(machine.name, bursts), self.space.posterior().model
+        target_ps = self.space.inside_ps / model.usual_ratio
+        if run.elapsed_ps >= target_ps:
+            return
+        scenario = self.space.others.add_to(machine.prepared, bursts)
+        nominal = machine.prepared.fabric.link_gbps
+        for cable in self.space.suspected_cables[:OWN_SUSPECTS]:
+            directions = ((cable, True), (cable, False), (int(reverse[cable]), False))
+            for (link, both), share in product(directions, LOW_SHARES):
+                low = SlowLink(link, share * float(nominal[link]), both)
+                slow_run = self.space.simulated(scenario, (*machine.slow, low))
+                if slow_run.elapsed_ps <= target_ps:
+                    continue
+                added_ps = slow_run.elapsed_ps - run.elapsed_ps
+                at_times = (target_ps - run.elapsed_ps) / added_ps
+                outcome = replace(
+                    self.space.compare.at_times(run, slow_run, at_times),
+                    sensitivity=machine.sensitivity,
+                )
+                steady = self._steady(machine, low, at_times, target_ps)
+                if steady is None:
+                    continue
+                self.space.add(machine, outcome, steady.slow, bursts)
+                last = self.space.hypotheses[-1]
+                self.space.hypotheses[-1] = replace(last, log_prior=last.log_prior - model.charge)
+
+    def _steady(
+        self, machine: MachineModel, low: SlowLink, at_times: float, target_ps: float
+    ) -> Hypothesis | None:
+        """The cable at the one rate with which the run takes as long, which stands for it.
+
+        None if no such rate is found: adaptive routing avoids a cable that is always slow.
+        """
+        space, model = self.space, self.space.posterior().model
+        bursts = space.likely_bursts(machine)
+        nominal = float(machine.prepared.fabric.link_gbps[low.link])
+        # That of a cable that always has packets to send.
+        mean = 1.0 / ((1.0 - at_times) / nominal + at_times / low.gbps)
+        slow = (*machine.slow, low._replace(gbps=mean))
+        place = Hypothesis(machine.name, Outcome(0, {}), slow).places(space.prior().reverse)
+        tried = space.at_places(machine.name, place)
+        if not any(model.log_time(trial.outcome.elapsed_ps) >= WITHIN_ERROR for trial in tried):
+            self._add_slow(machine, slow, bursts)
+            tried = space.at_places(machine.name, place)
+        nearest = min(tried, key=lambda each: abs(each.outcome.elapsed_ps - target_ps))
+        within = model.log_time(nearest.outcome.elapsed_ps) >= WITHIN_ERROR
+        return nearest if within else None
+
     def _look_for_causes(self, machines: Iterable[MachineModel], max_suspects: int) -> None:
         """Add slow cables and an unknown job to the hypotheses.
 
@@ -226,7 +325,9 @@ class ExplanationSearch:
         # Where packets are dropped, calls of healthy runs disagree as much: see not_tried.
         posterior = self.space.posterior()
         doubtful = not (posterior.agrees or posterior.model.lossy)
-        searches = self._screened(names if doubtful or self.space.is_open else [], OWN_SUSPECTS)
+        accused = len(self.space.suspected_cables)
+        first = OWN_SUSPECTS + accused if doubtful or self.space.is_open else accused
+        searches = self._screened(names if first else [], first)
         if not any(search.is_conclusive for search in searches.values()):
             searches |= self._screened(names, max_suspects, only_if_open=True)
         for name in self.space.most_probable(names):
@@ -307,7 +408,8 @@ class ExplanationSearch:
         if machine.prepared.scenario.fabric.forwarding is not None:
             clues = replace(clues, avoided=())  # Static routes avoid nothing.
         paths = MessagePaths(fabric, forwarded_links(machine.prepared.scenario, fabric))
-        suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget)
+        accused = self.space.suspected_cables
+        suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget, accused)
         if among:
             suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
         prior = self.space.prior()

@@ -16,6 +16,7 @@ from tailback.api.diagnose import DiagnosisResult, diagnose
 from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Candidate, Diagnosis
+from tailback.inference.hypotheses import FAULT
 from tailback.remedy.advice import use_placement
 from tailback.scenario.model import load
 from tailback.simulation import prepare
@@ -64,6 +65,30 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lab(tmp_path_factory.mktemp("healthy"), "r9")
+
+
+def with_errors(run: Path, node: str, iface: str, errors: int) -> None:
+    """Let an interface count errors between any two readings of its counters."""
+    file = run / "counters.csv.gz"
+    rows = pl.read_csv(gzip.decompress(file.read_bytes()), infer_schema=False)
+    port = (pl.col("node") == node) & (pl.col("iface") == iface)
+    count = pl.when(port).then(errors * pl.int_range(pl.len()).over("node", "iface")).otherwise(0)
+    text = rows.with_columns(rx_errors=count).write_csv()
+    file.write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.mark.data
+def test_errors_of_a_crossed_cable_question_health(tmp_path: Path) -> None:
+    """Real packets do not show that the cable costs less than a fault."""
+    run = lab(tmp_path, "r9")
+    with_errors(run, "l1", "s0", 40)
+    result = diagnosed(run, counters=True)
+    assert result.diagnosis.cause == "undetermined" and result.diagnosis.explanation is not None
+    (accused,) = result.diagnosis.explanation.accused_links
+    assert accused.name == "l1[s0] → s0[l1]" and accused.accused_by == ("errors",)
+    assert accused.status == "candidate" and accused.high is not None and accused.high > FAULT
+    screen = " ".join(" ".join(diagnosis_lines(result.diagnosis, run)).split())
+    assert f"accused link {accused.statement}" in screen
 
 
 @pytest.mark.data

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tailback.evidence.counter_alignment import CLOCK_ERROR_NS, JoinError, sent_bytes
 from tailback.evidence.link_counters import join_counters, served_gbps
 from tailback.port_counters.findings.port_findings import CLOCK_OUTLIERS, clock_error_ns
+from tailback.port_counters.findings.port_verdict import drops_packets
 from tailback.port_counters.schema import Flag
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree
 
@@ -283,3 +284,32 @@ def test_served_rate_excludes_stalled_time(rate: float, stalls: list[float], bus
     served = served_gbps(rows, FABRIC.n_links)[egress(FABRIC, 0)]
     few = len(stalls) < 20
     assert 0.99 * rate * (1.0 if few else busy) <= served <= rate * (1.0 + 1e-6)
+
+
+def test_pauses_of_queued_ports_are_stalls() -> None:
+    paused = counted(FABRIC, OWN, stall=0.3).with_columns(
+        paused_fraction=pl.lit(0.3),
+        backlog_bytes=pl.lit(0, pl.UInt64),
+        flags=pl.lit(0, pl.UInt32),
+    )
+    assert not drops_packets(paused)
+    counters = join_counters(
+        paused,
+        FABRIC,
+        OWN,
+        elapsed_ps=10**13,
+        origin_unix_ns=UTC,
+        lossy=drops_packets(paused),
+    )
+    assert counters.stall[egress(FABRIC, 0)] == pytest.approx(0.3)
+    assert counters.stall_ps[egress(FABRIC, 0)] == pytest.approx(3e12, rel=0.02)
+
+
+def test_queues_without_pauses_drop_packets() -> None:
+    free = counted(FABRIC, OWN).with_columns(
+        paused_fraction=pl.lit(0.0), backlog_bytes=pl.lit(0, pl.UInt64)
+    )
+    assert drops_packets(free)
+    # Another class of traffic is paused, and this one is not.
+    both = free.with_columns(paused_fraction=pl.lit(0.3), drops=pl.lit(2, pl.UInt64))
+    assert drops_packets(both)

@@ -113,6 +113,23 @@ def test_simulations_are_compared_like_the_measurement() -> None:
     assert apart["stalls"] > 0.01 and apart["samples"] > 0.0
 
 
+def test_a_run_slow_at_times_lies_between_both() -> None:
+    slow, healthy = run_with("leaf0[5]"), run_with(None)
+    n = slow.tables["links"].height
+    stall = 0.75 * link_totals(healthy, "stall_ps") + 0.25 * link_totals(slow, "stall_ps")
+    none = np.zeros(n)
+    compare = Comparisons([PortStalls(stall, none < 0, slow.elapsed_ps, none)])
+    outcome = compare.at_times(healthy, slow, 0.25)
+    assert outcome.elapsed_ps == pytest.approx(
+        0.75 * healthy.elapsed_ps + 0.25 * slow.elapsed_ps, abs=1
+    )
+    assert outcome.misfits["stalls"] == pytest.approx(0.0, abs=1e-9)
+    always = compare(slow).misfits["stalls"]
+    assert always is not None and always > 0.01
+    for share, run in ((0.0, healthy), (1.0, slow)):
+        assert compare.at_times(healthy, slow, share).misfits == compare(run).misfits
+
+
 def test_bytes_between_switches_tell_how_messages_are_routed() -> None:
     def routed(routing: str) -> Run:
         pattern = {"kind": "stencil2d", "dims": [2, 4], "size": "256 KiB"}

@@ -62,9 +62,16 @@ def test_several_links_are_slow_unless_one_explains() -> None:
 def test_unknown_paths_leave_the_place_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def is_open(posterior: Posterior, *, stated: bool = False, switches: int = 2) -> bool:
+    def is_open(
+        posterior: Posterior,
+        *,
+        stated: bool = False,
+        switches: int = 2,
+        accused: tuple[int, ...] = (),
+    ) -> bool:
         search: Any = SimpleNamespace(
-            machines=dict.fromkeys((MACHINE, OTHER), SimpleNamespace(slow=()))
+            machines=dict.fromkeys((MACHINE, OTHER), SimpleNamespace(slow=())),
+            prior=lambda: Prior(10, FABRIC.link_reverse, accused=accused),
         )
         monkeypatch.setattr(explain, "routing_is_stated", lambda _: stated)
         ends = {"n_nodes": 2, "link_src": np.array([0, 2]), "link_dst": np.array([2, 1 + switches])}
@@ -76,6 +83,7 @@ def test_unknown_paths_leave_the_place_open(
     assert is_open(badly)
     assert not is_open(well)
     assert not is_open(badly, stated=True)
+    assert not is_open(badly, accused=(0,))  # Errors show the place.
     assert not is_open(badly, switches=0)  # With one switch there is one path.
     # The place does not depend on the paths if the same cable fits best with each routing.
     assert not is_open(compared(0.03, 0.2, other=(0.03, 0.2)))

@@ -25,6 +25,7 @@ from tailback.inference.hypotheses import (
     log_cost,
     log_probability,
     not_tried,
+    of_unknown_course,
     over_arrangements,
     typical_of_faults,
 )
@@ -411,3 +412,25 @@ def test_counters_bound_the_rate_of_a_cable(
     assert prior.least_rate(0, both=False) == one_way
     assert prior.least_rate(0, both=True) == prior.least_rate(1, both=True) == both
     assert Prior(1, reverse).least_rate(0, both=True) == 0.0
+
+
+def test_errors_show_the_place_of_unknown_courses() -> None:
+    """A cable with errors fits better than none, but not as usual: its bursts are unknown."""
+    poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
+    plain, cable = alone(), replace(slow(4, misfits=poor), alone_ps=round(0.7 * MEASURED))
+    model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
+    accusing = replace(PRIOR, accused=(4,))
+
+    def named(prior: Prior, lateness: Mapping[int, float], trial: Hypothesis = cable) -> float:
+        others = not_tried([plain], model, prior)
+        course = of_unknown_course([trial], [plain], model, prior, lateness)
+        return Posterior([plain, trial, *others, *course], model, prior).of_cause("slow-link")
+
+    assert named(PRIOR, {}) < 0.01 and named(accusing, {}) > 0.9
+    # Sends that are late elsewhere speak against it.
+    assert named(accusing, {4: -3.0}) < named(accusing, {})
+    worse = replace(cable, outcome=outcome(1.0, {**NONE, "stalls": 0.8}))
+    late = replace(cable, outcome=outcome(1.3, poor))
+    for trial in (worse, late):
+        assert of_unknown_course([trial], [plain], model, accusing, {}) == []
+    assert of_unknown_course([cable], [plain], replace(model, lossy=True), accusing, {}) == []

@@ -105,9 +105,18 @@ class PortVerdict:
 
 def is_lossy(intervals: pl.DataFrame) -> bool:
     """Whether the counters include queues or drops but no stalls other than pauses."""
-    lossy = any(intervals[name].is_not_null().any() for name in ("backlog_bytes", "drops"))
     no_credits = pl.col("stall_fraction").is_null() | pl.col("paused_fraction").is_not_null()
-    return lossy and bool(intervals.select(no_credits.all()).item())
+    return _counts_queues(intervals) and bool(intervals.select(no_credits.all()).item())
+
+
+def drops_packets(intervals: pl.DataFrame) -> bool:
+    """Whether full queues drop packets: counters are those of a lossy network without pauses.
+
+    Far ends that pause ports instead make the network lossless, unless it drops packets as well.
+    """
+    paused = bool((intervals["paused_fraction"] > 0).any())
+    dropped = bool((intervals["drops"] > 0).any())
+    return is_lossy(intervals) and (dropped or not paused)
 
 
 def assess_ports(
