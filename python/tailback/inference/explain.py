@@ -170,6 +170,7 @@ def add_evidence(
         place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
         accused_links=_accused_links(space, posterior, expected, candidates),
+        unknown_course=posterior.unknown_course,
     )
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(

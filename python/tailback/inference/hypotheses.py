@@ -358,6 +358,15 @@ class Posterior:
         return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
 
     @property
+    def unknown_course(self) -> float:
+        """Probability of cables with errors of another course than was simulated."""
+        return sum(
+            weighed.probability
+            for weighed in self.weighed
+            if weighed.hypothesis.not_tried and weighed.hypothesis.otherwise
+        )
+
+    @property
     def hidden_among_simulated(self) -> float:
         """Probability of a hidden cause if a simulated hypothesis is the right one.
 

@@ -140,6 +140,8 @@ def explain(
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
     costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
+    if summary.unknown_course > _TAIL:
+        costs = _with_unknown_course(costs, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
     explanation = Explanation(
@@ -717,6 +719,24 @@ def with_cost_together(
     said = wording.cost_together(second.cause, round(saved), share)
     evidence = f"{first.evidence}; {said}"
     return [first.model_copy(update={"evidence": evidence}), *(c for c in costs if c is not first)]
+
+
+_TAIL: Final = 0.025
+"""Probability that a 95 % interval leaves out at either end."""
+
+
+def _with_unknown_course(costs: Sequence[Cost], elapsed_ps: int) -> list[Cost]:
+    """Costs where a cable with errors may delay messages in another course than was simulated.
+
+    Then it costs as little as a fault does, or what the run lacks without it, or anything between.
+    """
+    least = round(FAULT * elapsed_ps)
+    return [
+        cost.model_copy(update={"low_ps": min(cost.low_ps, least)})
+        if cost.cause == "slow-link"
+        else cost
+        for cost in costs
+    ]
 
 
 def with_interval(costs: Sequence[Cost], half_ps: int, most_ps: int) -> list[Cost]:

@@ -373,6 +373,15 @@ def test_unknown_one_sided_waits_leave_the_verdict_open(inside_ms: int, verdict:
     assert ("inside calls that synchronise" in diagnosis.headline) == (verdict == "undetermined")
 
 
+@pytest.mark.parametrize(("chance", "low_ms"), [(0.0, 40), (0.5, 6)])
+def test_unknown_course_widens_the_cost(chance: float, low_ms: int) -> None:
+    summary = EvidenceSummary(unknown_course=chance)
+    diagnosis = explained(expected(100, share("slow-link", 0.4)), measured(100), evidence=summary)
+    assert diagnosis.explanation is not None
+    cost = next(cost for cost in diagnosis.explanation.costs if cost.cause == "slow-link")
+    assert (cost.low_ps, cost.ps) == (low_ms * MS, 40 * MS)
+
+
 def test_a_run_a_third_too_long_is_unhealthy() -> None:
     assert explained(expected(100), measured(108)).cause == "healthy"
     assert explained(expected(100), measured(133)).cause == "undetermined"
