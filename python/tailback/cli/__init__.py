@@ -119,8 +119,7 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Exit codes: 0 success, 2 invalid input, 3 too few samples for a verdict, "
-    "130 interrupted.",
+    epilog="Exit codes: 0 success, 2 invalid input, 3 no verdict (undetermined), 130 interrupted.",
 )
 @click.version_option(package_name="tailback", prog_name="tailback")
 def cli() -> None:

@@ -18,7 +18,7 @@ _INTRODUCTION = r"""# Command line
 |---|---|
 | 0 | success |
 | 2 | invalid input; the message names file, position, value and remedy |
-| 3 | too few samples for a verdict |
+| 3 | no verdict: the evidence leaves the cause open (*undetermined*) |
 | 125 | `tailback record`: Tailback itself failed; the message says whether the program ran |
 | 130 | interrupted: Ctrl-C, or SIGTERM from a batch system |
 
