@@ -76,6 +76,11 @@ class Answer:
         """Whether it is the label."""
         return self.cause == self.label
 
+    @property
+    def stated(self) -> bool:
+        """Whether a cause is stated, and not undetermined."""
+        return self.cause != "undetermined"
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -283,27 +288,30 @@ def text(verdicts: list[Answer]) -> str:
 def block(verdicts: list[Answer]) -> str:
     """The measured part of the page: accuracy, misses, and confidence against right answers."""
     parts = groups(verdicts)
-    lines = ["| known | scheme | packets | right | 95 % interval | calibration error |"]
-    lines += ["|---|---|---:|---:|---:|---:|"]
+    lines = [
+        "| known | scheme | packets | right | 95 % interval | undetermined | calibration error |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
     for part in parts:
         f = figures(part)
         low, high = f["accuracy_95"]  # type: ignore[misc]
         lines.append(
             f"| {f['knowledge']} | {f['scheme']} | {f['packets']:,} | {f['right']} of "
             f"{f['scenarios']} | {percent(low, 1)}–{percent(high, 1)} | "
-            f"{percent(f['calibration_error'], 1)} |"
+            f"{sum(not a.stated for a in part)} | {percent(f['calibration_error'], 1)} |"
         )
     return "\n".join([*lines, "", *miss_table(parts), "", *calibration_table(verdicts)])
 
 
 def miss_table(parts: Sequence[Sequence[Answer]]) -> list[str]:
-    """Every miss with most packets, and the counterfactual times of its scenario."""
+    """Every wrong answer with most packets, and the counterfactual times of its scenario."""
     most = max(part[0].packets for part in parts)
     out = [
         "| known | scenario | fabric, routing | built in | said | sure | saved by taking away |",
         "|---|---:|---|---|---|---:|---|",
     ]
-    for a in (a for part in parts for a in part if not a.right and a.packets == most):
+    wrong = [a for part in parts for a in part if a.stated and not a.right and a.packets == most]
+    for a in wrong:
         saved = ", ".join(
             f"{name} {percent(value)}"
             for name, value in sorted(a.saved.items(), key=lambda item: -item[1])
@@ -327,7 +335,7 @@ def calibration_table(verdicts: Sequence[Answer]) -> list[str]:
             f"| {knowledge} | {percent(b['from'])}–{percent(b['to'])} | {b['answers']:.0f} | "
             f"{percent(b['stated'], 1)} | {percent(b['right'], 1)} | "
             f"{percent(b['right_low'], 1)}–{percent(b['right_high'], 1)} |"
-            for b in calibration(a for a in verdicts if a.knowledge == knowledge)
+            for b in calibration(a for a in verdicts if a.knowledge == knowledge and a.stated)
         ]
     return out
 

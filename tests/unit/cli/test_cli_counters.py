@@ -69,7 +69,9 @@ def test_the_verdict_names_link_share_and_cost(
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     text = print_counters(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
     text, heading, _ = text.partition("\nWHAT COUNTERS CANNOT TELL")
-    assert heading and text in (ROOT / "docs" / "how-to" / "counters.md").read_text(encoding="utf-8")
+    assert heading and text in (ROOT / "docs" / "how-to" / "counters.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
