@@ -275,7 +275,7 @@ def collected(folder: Path, sweeps: Sweeps) -> list[Path]:
             values = dict.fromkeys(mads.ERROR_COUNTERS, 0)
             values |= {name: getattr(r, key) for key, name in _ERRORS.items()}
             when, target = (START + SPACING_S * number) * 10**9, numbers.index(port)
-            rows[at] = (when, target, 0, 0, 0, r.wait, r.words, r.packets)
+            rows[at] = (when, target, 0, 0, r.wait, r.words, r.packets)
             errors[at] = (when, target, tuple(values.values()))
         writer.append(rows)
         writer.append(errors)

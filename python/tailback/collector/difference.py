@@ -14,8 +14,10 @@ from tailback.port_counters.increments import (
     SMALLEST_PACKET_BYTES,
     Counter,
     increments,
+    mark_beside_resets,
     max_bytes,
     max_ticks,
+    was_reset,
 )
 from tailback.port_counters.schema import INTERVALS, Flag, conform
 
@@ -61,6 +63,7 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
             **{f"{name}_before": before[name] for name in _COUNTERS},
             "data_top": table.data_tops(after),
             "wait_top": table.wait_tops(after),
+            "time_ns": after["time_ns"],
             "interval_ns": after["time_ns"] - before["time_ns"],
             "gbps": np.where(gbps > 0, gbps, np.nan),
             "tick_ns": table.tick_ns[at],
@@ -70,14 +73,17 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
     byte_limit = max_bytes(interval, pl.col("gbps").fill_nan(None))
     low, wrong, full = Flag.DATA_AT_LEAST, Flag.DATA_IMPOSSIBLE, Flag.DATA_LATCHED
     packet_limit = byte_limit / SMALLEST_PACKET_BYTES
-    steps = increments(
-        (
-            Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
-            Counter("packets", "data_top", low, packet_limit, 1, wrong, full),
-            Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
-        ),
-        lambda name: pl.col(f"{name}_before"),
+    counters = (
+        Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
+        Counter("packets", "data_top", low, packet_limit, 1, wrong, full),
+        Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
     )
+
+    def earlier(name: str) -> pl.Expr:
+        return pl.col(f"{name}_before")
+
+    frame = mark_beside_resets(frame.with_columns(reset=was_reset(counters, earlier)))
+    steps = increments(counters, earlier, pl.col("during_reset"))
     counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
     out = frame.select(
         *(step.value.alias(name) for name, step in zip(_COUNTERS, steps, strict=True)),

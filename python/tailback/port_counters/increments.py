@@ -42,6 +42,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from tailback.fabric.rates import LANE_SIGNAL_GBPS, WIDTHS, data_rate_gbps
@@ -156,6 +157,30 @@ class Increment:
 def was_reset(counters: Sequence[Counter], before: Before = shifted) -> pl.Expr:
     """Whether a counter of a reading fell and no wrap explains it."""
     return pl.any_horizontal(_fell(c, before) & ~_could_wrap(c, before) for c in counters)
+
+
+def mark_beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with ``during_reset``: whether their interval overlaps one that contains a ``reset``.
+
+    Of any port: whoever resets one often resets all, and a port that has since passed its old value
+    does not show it.
+
+    Args:
+        rows: Intervals with ``time_ns`` (their end), ``interval_ns`` and ``reset``.
+    """
+    resets = (
+        rows.filter("reset")
+        .select("time_ns", start=pl.col("time_ns") - pl.col("interval_ns"))
+        .sort("start")
+    )
+    if resets.is_empty():
+        return rows.with_columns(during_reset=pl.lit(False))
+    last_end = np.maximum.accumulate(resets["time_ns"].to_numpy())
+    end = rows["time_ns"].to_numpy()
+    start = end - rows["interval_ns"].fill_null(0).to_numpy()
+    begun = np.searchsorted(resets["start"].to_numpy(), end)
+    overlaps = (begun > 0) & (last_end[np.maximum(begun, 1) - 1] > start)
+    return rows.with_columns(during_reset=pl.Series(overlaps))
 
 
 def increments(

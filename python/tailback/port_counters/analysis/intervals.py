@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from tailback.port_counters.increments import (
     SMALLEST_PACKET_BYTES,
     Counter,
     increments,
+    mark_beside_resets,
     max_bytes,
     max_stall_ns,
     max_ticks,
@@ -84,7 +84,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     steps = increments(counters, reset=pl.col("during_reset"))
     data, packets, wait, stall, inner, drops, over, paused, frames = steps
     rows = (
-        _mark_beside_resets(ordered.collect())
+        mark_beside_resets(ordered.collect())
         .lazy()
         .with_columns(
             data=data.value,
@@ -105,27 +105,6 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         .filter(pl.col("interval_ns") > 0)
     )
     return conform(INTERVALS, _interval_columns(rows, tick, tick_high, lanes).collect())
-
-
-def _mark_beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with ``during_reset``: whether their interval overlaps one that contains a ``reset``.
-
-    Of any port: whoever resets one often resets all, and a port that has since passed its old value
-    does not show it.
-    """
-    resets = (
-        rows.filter("reset")
-        .select("time_ns", start=pl.col("time_ns") - pl.col("interval_ns"))
-        .sort("start")
-    )
-    if resets.is_empty():
-        return rows.with_columns(during_reset=pl.lit(False))
-    last_end = np.maximum.accumulate(resets["time_ns"].to_numpy())
-    end = rows["time_ns"].to_numpy()
-    start = end - rows["interval_ns"].fill_null(0).to_numpy()
-    begun = np.searchsorted(resets["start"].to_numpy(), end)
-    overlaps = (begun > 0) & (last_end[np.maximum(begun, 1) - 1] > start)
-    return rows.with_columns(during_reset=pl.Series(overlaps))
 
 
 def in_order(readings: pl.DataFrame) -> pl.DataFrame:
