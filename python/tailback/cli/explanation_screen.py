@@ -20,8 +20,8 @@ _PORT_EVENTS = 4
 """Findings on adapters on the screen; the report has all of them."""
 
 
-_ACCUSED = 6
-"""Accused links on the screen, those that are not ruled out first; the report has all of them."""
+_SUSPECTS = 6
+"""Suspect links on the screen, those that are not ruled out first; the report has all of them."""
 
 
 def explanation_lines(explanation: Explanation | None) -> list[str]:
@@ -59,11 +59,11 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
             f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
             f"bytes (± {_points(200 * link.error)})"
         )
-    for accused in explanation.accused_links[:_ACCUSED]:
-        lines += wrap(f"accused link {accused.statement}")
-    if len(explanation.accused_links) > _ACCUSED:
-        more = len(explanation.accused_links) - _ACCUSED
-        lines += [f"  accused: {counted(more, 'more link')} in the report"]
+    for suspect in explanation.suspect_links[:_SUSPECTS]:
+        lines += wrap(f"suspect link {suspect.statement}")
+    if len(explanation.suspect_links) > _SUSPECTS:
+        more = len(explanation.suspect_links) - _SUSPECTS
+        lines += [f"  {counted(more, 'more suspect link')} in the report"]
     for finding in explanation.port_events[:_PORT_EVENTS]:
         lines += wrap(f"ports counted: {finding.statement}")
     if len(explanation.port_events) > _PORT_EVENTS:

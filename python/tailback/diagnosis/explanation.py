@@ -123,18 +123,18 @@ class PortCount(FrozenModel):
     paused_share: float | None
 
 
-Accusation = Literal["rate", "errors", "slower", "pauses", "drops", "samples"]
-"""What accuses a link: a rate below nominal, errors, a fall of its speed, pauses, drops, samples of
-congestion."""
+SuspicionKind = Literal["rate", "errors", "slower", "pauses", "drops", "samples"]
+"""Why a link is suspect: a rate below nominal, errors, a fall of its speed, pauses, drops, or
+samples of congestion."""
 
 
-class AccusedLink(FrozenModel):
-    """A link that the evidence accuses and that the job's messages cross.
+class SuspectLink(FrozenModel):
+    """A link that the evidence makes suspect and that the job's messages cross.
 
     Attributes:
         link: Its number in the tables of the run.
         name: Its name.
-        accused_by: Kinds of evidence against it, or against the other direction of its cable.
+        suspected_for: Kinds of evidence against it, or against the other direction of its cable.
         evidence: What they show, in words.
         status: ``named``: a slow link with a cost in the verdict; ``candidate``: neither named nor
             excluded; ``ruled-out``.
@@ -146,7 +146,7 @@ class AccusedLink(FrozenModel):
 
     link: int
     name: str
-    accused_by: tuple[Accusation, ...]
+    suspected_for: tuple[SuspicionKind, ...]
     evidence: str
     status: Literal["named", "candidate", "ruled-out"]
     reason: str
@@ -166,8 +166,8 @@ class AccusedLink(FrozenModel):
 
     @property
     def may_have_errors(self) -> bool:
-        """Whether errors accuse its cable, which are not shown to cost nothing."""
-        faulty = not {"errors", "slower"}.isdisjoint(self.accused_by)
+        """Whether its cable is suspected for errors, which are not shown to cost nothing."""
+        faulty = not {"errors", "slower"}.isdisjoint(self.suspected_for)
         return faulty and self.status == "candidate"
 
 
@@ -208,7 +208,7 @@ class Explanation(FrozenModel):
         sampled_links: Links with the most congested packets by the samples in our packets; empty
             without samples.
         port_events: What ports counted of errors, pauses, marks and losses; empty if nothing.
-        accused_links: Links that the evidence accuses and the job's messages cross: each is named,
+        suspect_links: Suspect links that the job's messages cross: each is named,
             a candidate, or ruled out.
     """
 
@@ -222,7 +222,7 @@ class Explanation(FrozenModel):
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)
     port_events: list[PortEvents] = Field(default_factory=list)
-    accused_links: list[AccusedLink] = Field(default_factory=list)
+    suspect_links: list[SuspectLink] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tailback.diagnosis.explanation import (
-    AccusedLink,
     Origin,
     PortEvents,
     SampledLink,
     SharedLink,
     SubjectLink,
+    SuspectLink,
 )
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
@@ -31,9 +31,9 @@ class EvidenceSummary:
         shared_links: Links that our job shares with other jobs.
         sampled_links: Links with the most congested packets by the samples in our packets.
         port_events: What ports counted of errors, pauses, marks and losses.
-        unknown_course: Probability that a cable with errors delays messages in another course than
+        unknown_timing: Probability that a cable with errors delays messages at other times than
             was simulated, so that it may cost less than the simulation says.
-        accused_links: Links that the evidence accuses, before the costs of slow links are known.
+        suspect_links: Suspect links, before the costs of slow links are known.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         alternatives: The hypotheses, that of the expected run first; empty if none were compared.
         lossy: The network drops packets when queues are full.
@@ -68,8 +68,8 @@ class EvidenceSummary:
     shared_links: tuple[SharedLink, ...] = ()
     sampled_links: tuple[SampledLink, ...] = ()
     port_events: tuple[PortEvents, ...] = ()
-    unknown_course: float = 0.0
-    accused_links: tuple[AccusedLink, ...] = ()
+    unknown_timing: float = 0.0
+    suspect_links: tuple[SuspectLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0
     slow_more_ps: int = 0

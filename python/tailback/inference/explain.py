@@ -10,13 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.diagnosis.explanation import (
-    AccusedLink,
     Origin,
     PortCount,
     PortEvents,
     SampledLink,
     SharedLink,
     SubjectLink,
+    SuspectLink,
 )
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
@@ -27,7 +27,6 @@ from tailback.evidence.other_traffic import OtherTraffic
 from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
-from tailback.inference.accused_links import CableCosts, accused_links, charges
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
@@ -49,6 +48,7 @@ from tailback.inference.network_clues import (
     unknown_hosts,
 )
 from tailback.inference.search import ExplanationSearch
+from tailback.inference.suspect_links import CableCosts, charges, suspect_links
 from tailback.inference.unknown_job import UnknownJob
 from tailback.io.progress import Progress
 from tailback.port_counters.findings.port_events import ports_counted
@@ -169,8 +169,8 @@ def add_evidence(
         change=change,
         place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
-        accused_links=_accused_links(space, posterior, expected, candidates),
-        unknown_course=posterior.unknown_course,
+        suspect_links=_suspect_links(space, posterior, expected, candidates),
+        unknown_timing=posterior.unknown_timing,
     )
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(
@@ -182,10 +182,10 @@ def add_evidence(
     )
 
 
-def _accused_links(
+def _suspect_links(
     space: HypothesisSpace, posterior: Posterior, expected: Run, candidates: Sequence[SlowLink]
-) -> tuple[AccusedLink, ...]:
-    """The links that the evidence accuses.
+) -> tuple[SuspectLink, ...]:
+    """The links that the evidence makes suspect.
 
     Args:
         space: The hypotheses.
@@ -205,7 +205,7 @@ def _accused_links(
     sent = link_totals(space.alone(machine.name, None, with_others=False), "bytes")
     lacking = posterior.model.missing_share(expected.elapsed_ps)
     against = charges(space.evidence, fabric, sent)
-    accused = accused_links(against, fabric, expected, costs, lacking)
+    suspects = suspect_links(against, fabric, expected, costs, lacking)
     reverse = fabric.link_reverse
     possible, slow = (
         {end for each in links for end in (each.link, int(reverse[each.link]))}
@@ -217,7 +217,7 @@ def _accused_links(
         else link.model_copy(update={"status": "named", "reason": ""})
         if link.link in slow and not candidates
         else link
-        for link in accused
+        for link in suspects
     )
 
 
@@ -302,7 +302,7 @@ def _summary(
     evidence = space.evidence
     origin: tuple[Origin, ...] = ("counters" if evidence.counters else "trace", "model")
     # Counters of other links say nothing of these.
-    accused = are_counted(evidence, (*stated, *best.slow, *candidates), fabric)
+    counted = are_counted(evidence, (*stated, *best.slow, *candidates), fabric)
     if job is not None and evidence.counters:
         origin = ("counters", "trace", "model")
         shown = wording.counted_in_long_intervals(shown, job)
@@ -337,7 +337,7 @@ def _summary(
         lossy=is_lossy(evidence, fabric),
         rests_on={
             "slow-link": (
-                *(("counters",) if accused else ("trace",)),
+                *(("counters",) if counted else ("trace",)),
                 *(("fabric",) if stated and not best.slow else ()),
                 "model",
             ),
@@ -385,7 +385,7 @@ def _alternatives(
             if "slow-link" in hidden:
                 key = machine, hypothesis.places(posterior.reverse)
                 hidden["other-traffic"] += together.get(key, 0)
-        concealed = posterior.hidden_among_simulated if hypothesis.not_tried else 0.0
+        concealed = posterior.hidden_among_simulated if hypothesis.unsimulated else 0.0
         elapsed += more_ps
         if "other-traffic" in hidden:
             waiting = more_by_load_ps(busy_ps, space.inside_ps, elapsed)
@@ -505,7 +505,7 @@ def _place_is_open(
     best, fabric = posterior.best, prepared.fabric
     if not best.slow or best.slow == space.machines[best.machine].slow or posterior.model.lossy:
         return False
-    if all(space.prior().is_accused(slow.link) for slow in best.slow):
+    if all(space.prior().is_suspect(slow.link) for slow in best.slow):
         return False
     paths_known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
     if paths_known or posterior.slow_cable_agrees:
@@ -524,7 +524,9 @@ def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> li
     if not posterior.best.slow:
         # A fault that was not tried may be in any place, so it counts against none.
         least *= sum(
-            weighed.probability for weighed in posterior.weighed if not weighed.hypothesis.not_tried
+            weighed.probability
+            for weighed in posterior.weighed
+            if not weighed.hypothesis.unsimulated
         )
     likely = [weighed for weighed in slow if weighed.probability >= least]
     cables: dict[int, SlowLink] = {}

@@ -125,7 +125,7 @@ def wrong_unit(links: int, share: float) -> str:
 
 
 ONE_OF_CANDIDATES: Final = "one of the links that fit the evidence"
-"""Why an accused link is not ruled out, if one of several is slow."""
+"""Why a suspect link is not ruled out, if one of several is slow."""
 
 
 def foreign_hosts(foreign: Sequence[str], hosts: Sequence[str]) -> str:

@@ -96,7 +96,7 @@ class Hypothesis:
         log_prior: Logarithm of the prior of the machine and the bursts.
         alone_ps: Time of the run without its hidden causes, ps; None if it has none.
         slower: How the whole machine is slower than modelled; None if it is not.
-        not_tried: A fault that no hypothesis contains, and that would agree with the evidence.
+        unsimulated: A fault that no hypothesis contains, and that would agree with the evidence.
     """
 
     machine: MachineName
@@ -109,7 +109,7 @@ class Hypothesis:
     log_prior: float = 0.0
     alone_ps: int | None = None
     slower: SlowerMachine | None = None
-    not_tried: bool = False
+    unsimulated: bool = False
 
     @property
     def cause(self) -> str:
@@ -150,7 +150,7 @@ class Prior:
             packets of others that wait for it fill buffers on our paths, which is unusual.
         served_gbps: Rate that each link serves at least by its counters, shape (L,); None without.
         sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
-        accused: Cables that are suspected for rising errors, by their first links.
+        faulty: Cables that are suspected for rising errors, by their first links.
     """
 
     cables: int
@@ -158,20 +158,20 @@ class Prior:
     elsewhere: Collection[int] = ()
     served_gbps: NDArray[np.float64] | None = None
     sound: NDArray[np.bool_] | None = None
-    accused: Collection[int] = ()
+    faulty: Collection[int] = ()
 
-    def is_accused(self, link: int) -> bool:
-        """Whether errors accuse the cable of a link."""
-        return min(link, int(self.reverse[link])) in self.accused
+    def is_suspect(self, link: int) -> bool:
+        """Whether the cable of a link is suspected for its errors."""
+        return min(link, int(self.reverse[link])) in self.faulty
 
     def log_place(self, link: int) -> float:
         """Logarithm of the prior odds that the cable of a link is slow.
 
-        Errors that rise while the job runs favour neither: that one of the accused cables is slow
+        Errors that rise while the job runs favour neither: that one of the suspect cables is slow
         is as likely as not, whichever it is. Any other slow cable is unusual.
         """
-        if self.is_accused(link):
-            return -math.log(len(self.accused))
+        if self.is_suspect(link):
+            return -math.log(len(self.faulty))
         return math.log(UNUSUAL) - math.log(max(self.cables, 1))
 
     def least_rate(self, link: int, *, both: bool) -> float:
@@ -181,7 +181,7 @@ class Prior:
         traffic to show that. A cable with errors may be slow at times only: the highest rate that
         it reached is no bound of its mean rate.
         """
-        if self.served_gbps is None or self.sound is None or self.is_accused(link):
+        if self.served_gbps is None or self.sound is None or self.is_suspect(link):
             return 0.0
         ends = [link, int(self.reverse[link])] if both else [link]
         served, sound = self.served_gbps[ends], self.sound[ends]
@@ -358,12 +358,12 @@ class Posterior:
         return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
 
     @property
-    def unknown_course(self) -> float:
-        """Probability of cables with errors of another course than was simulated."""
+    def unknown_timing(self) -> float:
+        """Probability of cables with errors whose delays have another timing than was simulated."""
         return sum(
             weighed.probability
             for weighed in self.weighed
-            if weighed.hypothesis.not_tried and weighed.hypothesis.otherwise
+            if weighed.hypothesis.unsimulated and weighed.hypothesis.otherwise
         )
 
     @property
@@ -373,7 +373,7 @@ class Posterior:
         A fault that was not tried agrees with all evidence by assumption, so its probability says
         nothing of what the simulations themselves show.
         """
-        simulated = [weighed for weighed in self.weighed if not weighed.hypothesis.not_tried]
+        simulated = [weighed for weighed in self.weighed if not weighed.hypothesis.unsimulated]
         total = sum(weighed.probability for weighed in simulated)
         hidden = sum(weighed.probability for weighed in simulated if weighed.hypothesis.cause)
         return hidden / total if total > 0.0 else 0.0
@@ -550,7 +550,7 @@ def came_otherwise(
     ]
 
 
-def not_tried(
+def unsimulated_faults(
     alone: Sequence[Hypothesis],
     model: ErrorModel,
     prior: Prior,
@@ -582,14 +582,14 @@ def not_tried(
                 hypothesis,
                 outcome=agreeing,
                 unexplained=True,
-                not_tried=True,
+                unsimulated=True,
                 log_prior=hypothesis.log_prior + charge,
             )
         )
     return out
 
 
-def of_unknown_course(
+def of_unknown_timing(
     tried: Sequence[Hypothesis],
     alone: Sequence[Hypothesis],
     model: ErrorModel,
@@ -597,9 +597,9 @@ def of_unknown_course(
     lateness: Mapping[int, float],
     sensitivity: Mapping[str, float] | None = None,
 ) -> list[Hypothesis]:
-    """Cables with errors that delay messages in another course than any that was simulated.
+    """Cables with errors that delay messages at other times than any that was simulated.
 
-    Errors come and go in bursts that no counter shows. Such a course is unusual, and would agree
+    Errors come and go in bursts that no counter shows. Such a timing is unusual, and would agree
     with the evidence as usual. Without it, the fault of such a cable would count as one of an
     unknown place. A cable whose simulations all agree worse than the run without it has no such
     fault.
@@ -611,7 +611,7 @@ def of_unknown_course(
         prior: Which cables have errors.
         lateness: For each of these, the logarithm of the likelihood of the late sends if it is slow
             over that if another cable is.
-        sensitivity: The largest of all hypotheses, as in :func:`not_tried`.
+        sensitivity: The largest of all hypotheses, as in :func:`unsimulated_faults`.
     """
     if model.lossy:
         return []
@@ -626,7 +626,7 @@ def of_unknown_course(
         key = hypothesis.machine, hypothesis.bursts
         better = model.log_shape(hypothesis.outcome) > shape_without.get(key, 0.0)
         timed = model.log_time(hypothesis.outcome.elapsed_ps) >= WITHIN_ERROR
-        if not (len(hypothesis.slow) == 1 and prior.is_accused(link) and better and timed):
+        if not (len(hypothesis.slow) == 1 and prior.is_suspect(link) and better and timed):
             continue
         place = hypothesis.machine, hypothesis.places(prior.reverse)
         off = abs(hypothesis.outcome.elapsed_ps - target_ps)
@@ -644,7 +644,7 @@ def of_unknown_course(
                 hypothesis,
                 outcome=replace(like, misfits=model.usual(like)),
                 otherwise=True,
-                not_tried=True,
+                unsimulated=True,
                 log_prior=hypothesis.log_prior + math.log(UNUSUAL) + lateness.get(cable, 0.0),
             )
         )

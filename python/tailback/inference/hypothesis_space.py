@@ -13,7 +13,6 @@ from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
-from tailback.inference.accused_links import suspected_cables
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.error_model import ErrorModel
@@ -27,9 +26,9 @@ from tailback.inference.hypotheses import (
     at_other_rates,
     came_otherwise,
     log_probability,
-    not_tried,
-    of_unknown_course,
+    of_unknown_timing,
     over_arrangements,
+    unsimulated_faults,
 )
 from tailback.inference.machine_models import SETTINGS, MachineModel, PredictionCache
 from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
@@ -42,6 +41,7 @@ from tailback.inference.network_clues import (
     sound_links,
     unknown_hosts,
 )
+from tailback.inference.suspect_links import suspected_cables
 from tailback.inference.unknown_job import Draw
 from tailback.io.progress import Progress
 from tailback.run.run import Run
@@ -148,8 +148,8 @@ class HypothesisSpace:
         ]
         otherwise += at_other_rates(cables, model, prior)
         others = [
-            *not_tried(without_causes, model, prior, self._widest()),
-            *of_unknown_course(
+            *unsimulated_faults(without_causes, model, prior, self._widest()),
+            *of_unknown_timing(
                 cables, without_causes, model, prior, self._log_lateness, self._widest()
             ),
         ]
@@ -245,7 +245,7 @@ class HypothesisSpace:
 
     @cached_property
     def suspected_cables(self) -> tuple[int, ...]:
-        """Cables with our messages that errors accuse, by their first links."""
+        """Cables with our messages that are suspected for errors, by their first links."""
         if self.evidence.link_events is None:
             return ()
         name = next(iter(self.machines))

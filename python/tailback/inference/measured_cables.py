@@ -118,7 +118,7 @@ def cable_suspects(
     clues: StallClues,
     paths: MessagePaths,
     most: int,
-    accused: Sequence[int] = (),
+    faulty: Sequence[int] = (),
 ) -> list[int]:
     """Cables to try, by one link of each, most likely first.
 
@@ -128,7 +128,7 @@ def cable_suspects(
         clues: Links downstream of stalled ports.
         paths: The paths of messages.
         most: Maximum number of cables.
-        accused: Cables that errors accuse, which come first.
+        faulty: Cables with rising errors, which come first.
     """
     fabric = paths.fabric
     reverse = fabric.link_reverse.astype(np.int64)
@@ -137,7 +137,7 @@ def cable_suspects(
     ranked = [clues.avoided, clues.ahead, [] if sends is None else late_sends(sends, run, paths)]
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
     used = carrying_cables(run, fabric).tolist()
-    likely = [int(cable[link]) for link in (*accused, *turns, *used) if carried[link] > 0]
+    likely = [int(cable[link]) for link in (*faulty, *turns, *used) if carried[link] > 0]
     return list(dict.fromkeys(likely))[:most]
 
 

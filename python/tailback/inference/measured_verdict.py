@@ -13,12 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
-from tailback.diagnosis.explanation import AccusedLink, Cost, Explanation, Origin
+from tailback.diagnosis.explanation import Cost, Explanation, Origin, SuspectLink
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
-from tailback.inference.accused_links import CostRange, no_shorter, not_excluded
 from tailback.inference.decision import (
     ASSUMED,
     HEALTHY,
@@ -37,6 +36,7 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
+from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
 
 _ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
 """Cause; its cost in the expected run with its least and greatest value, ps; subject; evidence, and
@@ -140,8 +140,8 @@ def explain(
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
     costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
-    if summary.unknown_course > _TAIL:
-        costs = _with_unknown_course(costs, measured.elapsed_ps)
+    if summary.unknown_timing > _TAIL:
+        costs = _with_unknown_timing(costs, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
     explanation = Explanation(
@@ -155,7 +155,7 @@ def explain(
         shared_links=list(summary.shared_links),
         sampled_links=list(summary.sampled_links),
         port_events=list(summary.port_events),
-        accused_links=_accused_links(summary, costs),
+        suspect_links=_suspect_links(summary, costs),
     )
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
@@ -169,7 +169,7 @@ def explain(
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if not open_question and cause == HEALTHY:
-        open_question = wording.errors_not_excluded(explanation.accused_links)
+        open_question = wording.errors_not_excluded(explanation.suspect_links)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:
@@ -200,15 +200,15 @@ def explain(
     )
 
 
-def _accused_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[AccusedLink]:
-    """The links that the evidence accuses; of slow ones, those that cost nothing are not named."""
+def _suspect_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[SuspectLink]:
+    """The suspect links; of slow ones, those that cost nothing are not named."""
     cost = next((cost for cost in costs if cost.cause == "slow-link"), None)
     total = 0.0 if cost is None or cost.share <= 0 else cost.ps / cost.share
     named = CostRange(0.0, 0.0, 0.0)
     if cost is not None and total:
         named = CostRange(cost.share, cost.low_ps / total, cost.high_ps / total)
 
-    def reconsidered(link: AccusedLink) -> AccusedLink:
+    def reconsidered(link: SuspectLink) -> SuspectLink:
         if link.status != "named" or not named.is_excluded:
             return link
         alone = CostRange.of(link) or named
@@ -219,7 +219,7 @@ def _accused_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[Accu
         )
         return link.model_copy(update={"status": status, "reason": reason})
 
-    links = [reconsidered(link) for link in summary.accused_links]
+    links = [reconsidered(link) for link in summary.suspect_links]
     return sorted(links, key=lambda link: ("named", "candidate", "ruled-out").index(link.status))
 
 
@@ -725,8 +725,8 @@ _TAIL: Final = 0.025
 """Probability that a 95 % interval leaves out at either end."""
 
 
-def _with_unknown_course(costs: Sequence[Cost], elapsed_ps: int) -> list[Cost]:
-    """Costs where a cable with errors may delay messages in another course than was simulated.
+def _with_unknown_timing(costs: Sequence[Cost], elapsed_ps: int) -> list[Cost]:
+    """Costs where a cable with errors may delay messages at other times than was simulated.
 
     Then it costs as little as a fault does, or what the run lacks without it, or anything between.
     """

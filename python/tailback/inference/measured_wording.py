@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
-from tailback.diagnosis.explanation import AccusedLink, Cost
+from tailback.diagnosis.explanation import Cost, SuspectLink
 from tailback.diagnosis.model import Cause
 from tailback.errors import option
 from tailback.inference.changes_over_time import ChangeOverTime
@@ -128,7 +128,7 @@ def not_explained(
     return f"{text}."
 
 
-def errors_not_excluded(links: Sequence[AccusedLink]) -> str:
+def errors_not_excluded(links: Sequence[SuspectLink]) -> str:
     """Headline if nothing is missing, but a link with errors may cost time; empty if none may."""
     faulty = [link for link in links if link.may_have_errors]
     if not faulty:

@@ -159,7 +159,7 @@ class ExplanationSearch:
             self._try_slower_machine(machine)
         self._look_for_causes(self.space.machines.values(), MAX_TRIALS)
         self._confirm()
-        self._try_accused_cables()
+        self._try_suspect_cables()
         for machine in list(self.space.machines.values()):
             self._try_slow_at_times(machine)
         self._try_cables_in_series()
@@ -232,7 +232,7 @@ class ExplanationSearch:
             for both in (True, False):
                 self._add_slow(small, (SlowLink(link, slow.gbps, both),), best.bursts)
 
-    def _try_accused_cables(self) -> None:
+    def _try_suspect_cables(self) -> None:
         """Try cables with errors that no search tried, so that their cost is known.
 
         A search has no need of them if the run takes no longer than expected. The rate falls until
@@ -322,11 +322,11 @@ class ExplanationSearch:
         """
         names = self.space.most_probable(machine.name for machine in machines)
         # The time alone says little: adapters of another kind may cost as much as one slow cable.
-        # Where packets are dropped, calls of healthy runs disagree as much: see not_tried.
+        # Where packets are dropped, calls of healthy runs disagree as much: see unsimulated.
         posterior = self.space.posterior()
         doubtful = not (posterior.agrees or posterior.model.lossy)
-        accused = len(self.space.suspected_cables)
-        first = OWN_SUSPECTS + accused if doubtful or self.space.is_open else accused
+        n_suspects = len(self.space.suspected_cables)
+        first = OWN_SUSPECTS + n_suspects if doubtful or self.space.is_open else n_suspects
         searches = self._screened(names if first else [], first)
         if not any(search.is_conclusive for search in searches.values()):
             searches |= self._screened(names, max_suspects, only_if_open=True)
@@ -408,8 +408,8 @@ class ExplanationSearch:
         if machine.prepared.scenario.fabric.forwarding is not None:
             clues = replace(clues, avoided=())  # Static routes avoid nothing.
         paths = MessagePaths(fabric, forwarded_links(machine.prepared.scenario, fabric))
-        accused = self.space.suspected_cables
-        suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget, accused)
+        faulty = self.space.suspected_cables
+        suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget, faulty)
         if among:
             suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
         prior = self.space.prior()

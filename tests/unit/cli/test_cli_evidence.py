@@ -84,11 +84,11 @@ def test_errors_of_a_crossed_cable_question_health(tmp_path: Path) -> None:
     with_errors(run, "l1", "s0", 40)
     result = diagnosed(run, counters=True)
     assert result.diagnosis.cause == "undetermined" and result.diagnosis.explanation is not None
-    (accused,) = result.diagnosis.explanation.accused_links
-    assert accused.name == "l1[s0] → s0[l1]" and accused.accused_by == ("errors",)
-    assert accused.status == "candidate" and accused.high is not None and accused.high > FAULT
+    (suspect,) = result.diagnosis.explanation.suspect_links
+    assert suspect.name == "l1[s0] → s0[l1]" and suspect.suspected_for == ("errors",)
+    assert suspect.status == "candidate" and suspect.high is not None and suspect.high > FAULT
     screen = " ".join(" ".join(diagnosis_lines(result.diagnosis, run)).split())
-    assert f"accused link {accused.statement}" in screen
+    assert f"suspect link {suspect.statement}" in screen
 
 
 @pytest.mark.data

@@ -56,7 +56,7 @@ def slow_links(data: dict[str, Any]) -> Finding | None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("tree", [TWO_LEVELS, THREE_LEVELS], ids=["two levels", "three levels"])
-def test_traffic_of_others_accuses_no_healthy_cable(tree: dict[str, int], seed: int) -> None:
+def test_traffic_of_others_makes_no_healthy_cable_suspect(tree: dict[str, int], seed: int) -> None:
     assert slow_links(shared(tree, seed)) is None
 
 

@@ -374,8 +374,8 @@ def test_unknown_one_sided_waits_leave_the_verdict_open(inside_ms: int, verdict:
 
 
 @pytest.mark.parametrize(("chance", "low_ms"), [(0.0, 40), (0.5, 6)])
-def test_unknown_course_widens_the_cost(chance: float, low_ms: int) -> None:
-    summary = EvidenceSummary(unknown_course=chance)
+def test_unknown_timing_widens_the_cost(chance: float, low_ms: int) -> None:
+    summary = EvidenceSummary(unknown_timing=chance)
     diagnosis = explained(expected(100, share("slow-link", 0.4)), measured(100), evidence=summary)
     assert diagnosis.explanation is not None
     cost = next(cost for cost in diagnosis.explanation.costs if cost.cause == "slow-link")

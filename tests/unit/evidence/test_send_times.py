@@ -199,7 +199,7 @@ def test_the_slow_cable_best_explains_late_sends(
         cable_suspects(None, alone, StallClues(), paths, 3)
         == carrying_cables(alone, fabric)[:3].tolist()
     )
-    # Before all of them come cables that errors accuse.
+    # Before all of them come cables with errors.
     last = suspects[-1]
-    accused = cable_suspects(profile, alone, StallClues(ahead=(0,)), paths, 100, [last])
-    assert accused == [last, *suspects[:-1]]
+    faulty_first = cable_suspects(profile, alone, StallClues(ahead=(0,)), paths, 100, [last])
+    assert faulty_first == [last, *suspects[:-1]]

@@ -19,7 +19,7 @@ from tailback.inference import explain_wording as wording
 from tailback.inference.decision import Alternative
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
-from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, not_tried
+from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, unsimulated_faults
 from tailback.inference.unknown_job import Draw
 from tailback.simulation import make_evaluate, prepare
 from tailback.sources.source import Source
@@ -67,11 +67,11 @@ def test_unknown_paths_leave_the_place_open(
         *,
         stated: bool = False,
         switches: int = 2,
-        accused: tuple[int, ...] = (),
+        faulty: tuple[int, ...] = (),
     ) -> bool:
         search: Any = SimpleNamespace(
             machines=dict.fromkeys((MACHINE, OTHER), SimpleNamespace(slow=())),
-            prior=lambda: Prior(10, FABRIC.link_reverse, accused=accused),
+            prior=lambda: Prior(10, FABRIC.link_reverse, faulty=faulty),
         )
         monkeypatch.setattr(explain, "routing_is_stated", lambda _: stated)
         ends = {"n_nodes": 2, "link_src": np.array([0, 2]), "link_dst": np.array([2, 1 + switches])}
@@ -83,7 +83,7 @@ def test_unknown_paths_leave_the_place_open(
     assert is_open(badly)
     assert not is_open(well)
     assert not is_open(badly, stated=True)
-    assert not is_open(badly, accused=(0,))  # Errors show the place.
+    assert not is_open(badly, faulty=(0,))  # Errors show the place.
     assert not is_open(badly, switches=0)  # With one switch there is one path.
     # The place does not depend on the paths if the same cable fits best with each routing.
     assert not is_open(compared(0.03, 0.2, other=(0.03, 0.2)))
@@ -215,7 +215,7 @@ def test_only_missing_evidence_is_asked_for() -> None:
 def test_an_untried_fault_counts_against_no_place() -> None:
     """It may be anywhere, so the links that fit best are named beside it."""
     tried = compared(0.1)
-    others = not_tried(
+    others = unsimulated_faults(
         [Hypothesis(MACHINE, Outcome(700, {"calls": 0.2, "sends": 0.2}))],
         tried.model,
         Prior(10, FABRIC.link_reverse),

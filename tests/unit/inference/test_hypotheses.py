@@ -24,10 +24,10 @@ from tailback.inference.hypotheses import (
     came_otherwise,
     log_cost,
     log_probability,
-    not_tried,
-    of_unknown_course,
+    of_unknown_timing,
     over_arrangements,
     typical_of_faults,
+    unsimulated_faults,
 )
 from tailback.inference.unknown_job import DRAWS, Draw
 
@@ -73,8 +73,8 @@ def test_untried_faults_leave_simulated_evidence_alone() -> None:
     poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
     plain, cable = alone(), slow(4, misfits=poor)
     model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
-    others = not_tried([plain], model, PRIOR)
-    assert all(hypothesis.not_tried for hypothesis in others)
+    others = unsimulated_faults([plain], model, PRIOR)
+    assert all(hypothesis.unsimulated for hypothesis in others)
     posterior = Posterior([plain, cable, *others], model, PRIOR)
     assert posterior.of_cause("slow-link") < 0.5 < posterior.hidden_among_simulated
     assert Posterior([plain, *others], model, PRIOR).hidden_among_simulated == 0.0
@@ -303,7 +303,7 @@ def test_an_unclear_place_leaves_the_time_unexplained() -> None:
 
 def test_the_best_bad_explanation_is_not_certain() -> None:
     model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
-    other = not_tried([alone()], model, PRIOR)
+    other = unsimulated_faults([alone()], model, PRIOR)
 
     def sure(*cables: Hypothesis) -> Posterior:
         return Posterior([alone(), *cables, *other], model, PRIOR)
@@ -313,9 +313,9 @@ def test_the_best_bad_explanation_is_not_certain() -> None:
     assert sure(bad).unexplained > 0.9
     # One that agrees as usual is as sure as before, and so is a run that lacks nothing.
     assert sure(slow(4)).of_cause("slow-link") > 0.95
-    assert not_tried([alone(1.0)], model, PRIOR) == []
+    assert unsimulated_faults([alone(1.0)], model, PRIOR) == []
     # Where packets are dropped, nobody knows how well healthy runs agree.
-    assert not_tried([alone()], replace(model, lossy=True), PRIOR) == []
+    assert unsimulated_faults([alone()], replace(model, lossy=True), PRIOR) == []
 
 
 def test_unknown_settings_disprove_no_hypothesis() -> None:
@@ -326,7 +326,7 @@ def test_unknown_settings_disprove_no_hypothesis() -> None:
     def weigh(sensitivity: Mapping[str, float]) -> Posterior:
         cable = slow(4, misfits=misfits)
         cable = replace(cable, outcome=replace(cable.outcome, sensitivity=sensitivity))
-        other = not_tried([alone()], model, PRIOR, sensitivity)
+        other = unsimulated_faults([alone()], model, PRIOR, sensitivity)
         return Posterior([alone(), cable, *other], model, PRIOR)
 
     assert weigh({}).unexplained > 0.9
@@ -350,7 +350,7 @@ def test_traffic_arrangements_disprove_no_cable() -> None:
 
     def probability(arrangements: list[Hypothesis], tried: list[Hypothesis]) -> float:
         hypotheses = over_arrangements([*arrangements, *tried], arrangements, model, PRIOR)
-        open_ones = not_tried(arrangements, model, PRIOR)
+        open_ones = unsimulated_faults(arrangements, model, PRIOR)
         return Posterior([*hypotheses, *open_ones], model, PRIOR).of_cause("slow-link")
 
     one_way = probability(without[:1], [cable])
@@ -414,23 +414,23 @@ def test_counters_bound_the_rate_of_a_cable(
     assert Prior(1, reverse).least_rate(0, both=True) == 0.0
 
 
-def test_errors_show_the_place_of_unknown_courses() -> None:
+def test_errors_show_the_place_of_unknown_timings() -> None:
     """A cable with errors fits better than none, but not as usual: its bursts are unknown."""
     poor = {"calls": 0.1, "sends": 0.1, "stalls": 0.1}
     plain, cable = alone(), replace(slow(4, misfits=poor), alone_ps=round(0.7 * MEASURED))
     model = ErrorModel.of(MEASURED, [[plain.outcome]], lossy=False)
-    accusing = replace(PRIOR, accused=(4,))
+    suspecting = replace(PRIOR, faulty=(4,))
 
     def named(prior: Prior, lateness: Mapping[int, float], trial: Hypothesis = cable) -> float:
-        others = not_tried([plain], model, prior)
-        course = of_unknown_course([trial], [plain], model, prior, lateness)
-        return Posterior([plain, trial, *others, *course], model, prior).of_cause("slow-link")
+        others = unsimulated_faults([plain], model, prior)
+        timing = of_unknown_timing([trial], [plain], model, prior, lateness)
+        return Posterior([plain, trial, *others, *timing], model, prior).of_cause("slow-link")
 
-    assert named(PRIOR, {}) < 0.01 and named(accusing, {}) > 0.9
+    assert named(PRIOR, {}) < 0.01 and named(suspecting, {}) > 0.9
     # Sends that are late elsewhere speak against it.
-    assert named(accusing, {4: -3.0}) < named(accusing, {})
+    assert named(suspecting, {4: -3.0}) < named(suspecting, {})
     worse = replace(cable, outcome=outcome(1.0, {**NONE, "stalls": 0.8}))
     late = replace(cable, outcome=outcome(1.3, poor))
     for trial in (worse, late):
-        assert of_unknown_course([trial], [plain], model, accusing, {}) == []
-    assert of_unknown_course([cable], [plain], replace(model, lossy=True), accusing, {}) == []
+        assert of_unknown_timing([trial], [plain], model, suspecting, {}) == []
+    assert of_unknown_timing([cable], [plain], replace(model, lossy=True), suspecting, {}) == []

@@ -56,7 +56,7 @@ def test_stated_slow_cable_that_explains_is_named(tmp_path: Path) -> None:
     assert diagnosis.explanation.cost("other-traffic") is None
 
 
-def test_cable_repaired_since_the_discovery_is_not_accused(tmp_path: Path) -> None:
+def test_cable_repaired_since_the_discovery_is_no_suspect(tmp_path: Path) -> None:
     diagnosis = diagnosed(tmp_path, Change(computations=True, measure=True, network="healthy"))
     assert diagnosis.cause == "healthy" and NAME not in diagnosis.headline
     assert diagnosis.explanation is not None

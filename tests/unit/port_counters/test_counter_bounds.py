@@ -173,7 +173,7 @@ def test_full_counter_keeps_its_last_measured_stall() -> None:
     assert [port.target.guid for port in board.worst(5)] == [1, 2]
 
 
-def test_full_counter_is_not_accused_while_sending() -> None:
+def test_full_counter_is_no_suspect_while_sending() -> None:
     busy = int(0.5 * SECOND / EDR_TICK_NS)
     nine_tenths = int(0.9 * 100e9 / 8 / 4)
     board = watched([TOP - busy], [TOP], [TOP], words=[[0], [0], [nine_tenths]])

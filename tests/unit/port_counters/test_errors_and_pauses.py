@@ -205,7 +205,7 @@ def test_pauses_of_unknown_length_excuse_a_slow_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["degraded", "paused", "drops", "errors"])
-def test_fault_before_the_last_seconds_is_not_accused(fault: str, tmp_path: Path) -> None:
+def test_fault_before_the_last_seconds_is_no_suspect(fault: str, tmp_path: Path) -> None:
     rows = ["time,node,interface,tx_bytes,tx_packets,qdisc_backlog,drops,speed,rx_pause,rx_errors"]
     rows[0] = rows[0].replace("rx_pause", "rx_prio3_pause_duration")
     for second in range(60):

@@ -193,7 +193,7 @@ def test_too_few_readings_decide_nothing() -> None:
 
 
 @pytest.mark.parametrize("factor", [8.0, 1000.0, 1024.0, 1e6])
-def test_rates_of_another_unit_accuse_no_cable(factor: float) -> None:
+def test_rates_of_another_unit_make_no_cable_suspect(factor: float) -> None:
     ports = pl.concat(
         queue(rate, 5000 * factor, bursts(0.85 * rate, 120_000, k), 1000, 30, k).with_columns(
             node_name=pl.lit(f"s{k}")

@@ -1,10 +1,10 @@
-"""Links that the evidence accuses, and what each of them costs at most.
+"""Suspect links: the evidence against them, and what each of them costs at most.
 
-A link is accused by a stated rate below nominal, a queue that it served below its rate, errors, a
-fall of its speed, pauses, drops, or samples of congestion. Each one that the job's messages cross
+A link is suspected for a stated rate below nominal, a queue that it served below its rate, errors,
+a fall of its speed, pauses, drops, or samples of congestion. Each one that the job's messages cross
 is in the verdict or is ruled out with a reason in values.
 
-Errors accuse a cable: it may be slow, at any rate. Its cost has a distribution
+A cable with errors may be slow, at any rate. Its cost has a distribution
 (:func:`cost_of_cable`), and it is ruled out if 97.5 % of that are below the smallest cost of a
 fault. Pauses, drops and samples show a queue, which the expected run has, too, or not.
 """
@@ -23,7 +23,7 @@ import polars as pl
 from tailback.arrays import Floats
 from tailback.diagnosis.cable_search import MIN_SHARE
 from tailback.diagnosis.congestion_trees import CONGESTED_FRACTION
-from tailback.diagnosis.explanation import Accusation, AccusedLink
+from tailback.diagnosis.explanation import SuspectLink, SuspicionKind
 from tailback.diagnosis.topology import link_totals
 from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
@@ -68,8 +68,8 @@ class CostRange:
     high: float
 
     @classmethod
-    def of(cls, link: AccusedLink) -> CostRange | None:
-        """That of an accused link; None if it is unknown."""
+    def of(cls, link: SuspectLink) -> CostRange | None:
+        """That of a suspect link; None if it is unknown."""
         if link.share is None or link.low is None or link.high is None:
             return None
         return cls(link.share, link.low, link.high)
@@ -99,7 +99,7 @@ class Charge:
     """
 
     link: int
-    kind: Accusation
+    kind: SuspicionKind
     evidence: str
     excluded: str = ""
     queued_share: float | None = None
@@ -338,10 +338,10 @@ class CableCosts:
 # --- the list ----------------------------------------------------------------------------------
 
 
-def accused_links(
+def suspect_links(
     made: Sequence[Charge], fabric: Fabric, run: Run, costs: CableCosts, lacking: float
-) -> tuple[AccusedLink, ...]:
-    """Each accused cable with all that accuses it; whether it is ruled out, and why.
+) -> tuple[SuspectLink, ...]:
+    """Each suspect cable with all evidence against it; whether it is ruled out, and why.
 
     Args:
         made: What the evidence says.
@@ -362,10 +362,10 @@ def accused_links(
         reasons = [_excluded(charge, run, cost, lacking) for charge in against]
         is_open, first = not all(reasons), against[0].link
         out.append(
-            AccusedLink(
+            SuspectLink(
                 link=first,
                 name=fabric.link_name(first),
-                accused_by=tuple(dict.fromkeys(c.kind for c in against)),
+                suspected_for=tuple(dict.fromkeys(c.kind for c in against)),
                 evidence="; ".join(dict.fromkeys(c.evidence for c in against)),
                 status="candidate" if is_open else "ruled-out",
                 reason=not_excluded(cost) if is_open else "; ".join(dict.fromkeys(reasons)),
@@ -414,5 +414,5 @@ def _expected_share(charge: Charge, run: Run) -> float:
 
 
 def not_excluded(cost: CostRange | None) -> str:
-    """Why an accused link is a candidate."""
+    """Why a suspect link is a candidate."""
     return "what it costs is open" if cost is None else f"not excluded: costs {cost}"

@@ -1,4 +1,4 @@
-"""Links that the evidence accuses: what says what against them, and what a cable costs at most."""
+"""Suspect links: the evidence against them, and what a cable costs at most."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import polars as pl
 import pytest
 
 from tailback.diagnosis.cable_search import Outcome
-from tailback.diagnosis.explanation import AccusedLink, Cost
+from tailback.diagnosis.explanation import Cost, SuspectLink
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.accused_links import (
-    CableCosts,
-    Charge,
-    CostRange,
-    accused_links,
-    charges,
-    suspected_cables,
-)
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence, link_events
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, Hypothesis, Posterior, Prior
-from tailback.inference.measured_verdict import _accused_links
+from tailback.inference.measured_verdict import _suspect_links
 from tailback.inference.measured_wording import errors_not_excluded
+from tailback.inference.suspect_links import (
+    CableCosts,
+    Charge,
+    CostRange,
+    charges,
+    suspect_links,
+    suspected_cables,
+)
 from tailback.port_counters.findings.port_events import PORT_EVENTS, no_events
 from tests.factories.counted_links import egress, small_tree
 
@@ -60,7 +60,7 @@ def only_charge(**row: Any) -> Charge:
     return charge
 
 
-def test_recoveries_accuse_a_crossed_cable() -> None:
+def test_recoveries_make_a_crossed_cable_suspect() -> None:
     charge = only_charge(count=12, per_second=4.0)
     assert charge.link == LINK and charge.kind == "errors" and not charge.excluded
     assert charge.evidence == "12 errors (link_error_recovery) in 3 s"
@@ -85,20 +85,20 @@ def test_errors_outside_the_job_are_ruled_out() -> None:
     assert charge.evidence.startswith("7 errors") and "while the job ran" in charge.excluded
 
 
-def test_a_full_counter_accuses() -> None:
+def test_a_full_counter_makes_its_link_suspect() -> None:
     charge = only_charge(full=["symbol_error"], since_reset=65535)
     assert "largest value" in charge.evidence and not charge.excluded
 
 
-def test_discards_on_arrival_accuse_the_entering_link() -> None:
+def test_discards_on_arrival_point_to_the_entering_link() -> None:
     charge = only_charge(finding="discarded", count=5)
     assert charge.link == FABRIC.link_reverse[LINK] and charge.kind == "drops"
 
 
-@pytest.mark.parametrize(("share", "accused"), [(0.001, False), (0.02, True), (0.5, True)])
-def test_long_pauses_accuse(share: float, accused: bool) -> None:
+@pytest.mark.parametrize(("share", "suspect"), [(0.001, False), (0.02, True), (0.5, True)])
+def test_long_pauses_make_a_link_suspect(share: float, suspect: bool) -> None:
     made = charges(evidence(finding="paused", count=3, paused_share=share), FABRIC, SENT)
-    assert bool(made) is accused
+    assert bool(made) is suspect
     assert all(charge.queued_share == share for charge in made)
 
 
@@ -123,7 +123,7 @@ def costs_of(
         for time, off in tried
     ]
     model = ErrorModel.of(MEASURED, [[without.outcome]], lossy=False)
-    prior = Prior(20, FABRIC.link_reverse, accused=(CABLE,))
+    prior = Prior(20, FABRIC.link_reverse, faulty=(CABLE,))
     posterior = Posterior([without, *slow], model, prior)
     nominal = np.asarray(FABRIC.link_gbps, np.float64)
     return CableCosts(posterior, prior, [without, *slow], frozenset(), nominal)
@@ -164,7 +164,7 @@ def test_costs_of_other_cables_take_the_missing_time() -> None:
 # --- the list ----------------------------------------------------------------------------------
 
 
-def test_every_accused_cable_is_open_or_ruled_out() -> None:
+def test_every_suspect_cable_is_open_or_ruled_out() -> None:
     reverse = int(FABRIC.link_reverse[LINK])
     against = [
         Charge(LINK, "errors", "12 errors"),
@@ -173,16 +173,16 @@ def test_every_accused_cable_is_open_or_ruled_out() -> None:
         Charge(LINK + 4, "drops", "9 packets dropped"),
     ]
     healthy, missing = costs_of(1.0, WELL, (1.3, BADLY)), costs_of(0.7, BADLY, (1.0, WELL))
-    made = accused_links(against, FABRIC, RUN, healthy, 0.01)
+    made = suspect_links(against, FABRIC, RUN, healthy, 0.01)
     assert [link.status for link in made] == ["ruled-out"] * 3
-    assert made[0].accused_by == ("errors", "pauses")
+    assert made[0].suspected_for == ("errors", "pauses")
     assert (
         "ruled out because the run is no shorter without it: costs 0.1 % (0–1 %)"
         in made[0].statement
     )
     assert "at most the 2.0 % of the time" in made[0].statement
     assert "lacks only 1.0 % of the time" in made[1].reason
-    still = accused_links(against, FABRIC, RUN, missing, 0.3)
+    still = suspect_links(against, FABRIC, RUN, missing, 0.3)
     assert [link.status for link in still] == ["candidate"] * 3
     assert [link.may_have_errors for link in still] == [True, False, False]
     assert still[0].reason.startswith("not excluded: costs ")
@@ -193,18 +193,18 @@ def test_queues_of_the_expected_run_rule_out(monkeypatch: pytest.MonkeyPatch) ->
     truth = pl.DataFrame({"stall_ps": [1]})
     run: Any = SimpleNamespace(tables={"truth": truth}, elapsed_ps=MEASURED)
     stalls = np.full(FABRIC.n_links, 0.15 * MEASURED)
-    monkeypatch.setattr("tailback.inference.accused_links.link_totals", lambda *_: stalls)
+    monkeypatch.setattr("tailback.inference.suspect_links.link_totals", lambda *_: stalls)
     costs = costs_of(0.7, BADLY, (1.0, WELL))
     for share, status in ((0.3, "ruled-out"), (0.6, "candidate")):
         against = [Charge(LINK, "pauses", "was paused", queued_share=share)]
-        (link,) = accused_links(against, FABRIC, run, costs, 0.3)
+        (link,) = suspect_links(against, FABRIC, run, costs, 0.3)
         assert link.status == status
 
 
-def test_accused_cables_are_as_likely_as_not() -> None:
-    prior = Prior(50, FABRIC.link_reverse, accused=(CABLE, CABLE + 2))
+def test_suspect_cables_are_as_likely_as_not() -> None:
+    prior = Prior(50, FABRIC.link_reverse, faulty=(CABLE, CABLE + 2))
     assert prior.log_place(CABLE) == prior.log_place(int(FABRIC.link_reverse[CABLE]))
-    odds = sum(math.exp(prior.log_place(cable)) for cable in prior.accused)
+    odds = sum(math.exp(prior.log_place(cable)) for cable in prior.faulty)
     assert odds == pytest.approx(1.0)
     others = [CABLE + 4] * 50
     assert sum(math.exp(prior.log_place(cable)) for cable in others) == pytest.approx(0.1)
@@ -224,18 +224,18 @@ def test_a_range_states_its_bounds() -> None:
 # --- in the verdict ----------------------------------------------------------------------------
 
 
-def accused_link(**fields: Any) -> AccusedLink:
+def suspect_link(**fields: Any) -> SuspectLink:
     stated: dict[str, Any] = {
         "link": LINK,
         "name": "a → b",
-        "accused_by": ("errors",),
+        "suspected_for": ("errors",),
         "evidence": "12 errors",
     }
     state = {"status": "named", "reason": "", "share": 0.02, "low": 0.0, "high": 0.03}
-    return AccusedLink(**(stated | state | fields))
+    return SuspectLink(**(stated | state | fields))
 
 
-def listed(link: AccusedLink, share: float) -> AccusedLink:
+def listed(link: SuspectLink, share: float) -> SuspectLink:
     """The link in the verdict on a run in which slow links cost this share."""
     ps = round(share * MEASURED)
     cost = Cost(
@@ -248,24 +248,24 @@ def listed(link: AccusedLink, share: float) -> AccusedLink:
         evidence="",
         rests_on=("model",),
     )
-    (out,) = _accused_links(EvidenceSummary(accused_links=(link,)), [cost])
+    (out,) = _suspect_links(EvidenceSummary(suspect_links=(link,)), [cost])
     return out
 
 
 def test_named_links_without_cost_are_ruled_out() -> None:
-    assert listed(accused_link(), 0.3).status == "named"
-    assert listed(accused_link(), 0.02).reason == (
+    assert listed(suspect_link(), 0.3).status == "named"
+    assert listed(suspect_link(), 0.02).reason == (
         "the run is no shorter without it: costs 2.0 % (0–3 %)"
     )
-    stated = accused_link(accused_by=("rate",), share=None, low=None, high=None)
+    stated = suspect_link(suspected_for=("rate",), share=None, low=None, high=None)
     assert listed(stated, 0.02).status == "ruled-out"
-    wide = listed(accused_link(high=0.2), 0.02)
+    wide = listed(suspect_link(high=0.2), 0.02)
     assert wide.status == "candidate" and "not excluded: costs 2.0 % (0–20 %)" in wide.statement
 
 
 def test_open_errors_forbid_a_healthy_verdict() -> None:
-    still = accused_link(status="candidate", reason="not excluded: costs 2.0 % (0–20 %)")
-    paused = accused_link(status="candidate", reason="open", accused_by=("pauses",))
-    assert errors_not_excluded([accused_link(status="ruled-out"), paused]) == ""
+    still = suspect_link(status="candidate", reason="not excluded: costs 2.0 % (0–20 %)")
+    paused = suspect_link(status="candidate", reason="open", suspected_for=("pauses",))
+    assert errors_not_excluded([suspect_link(status="ruled-out"), paused]) == ""
     headline = errors_not_excluded([paused, still])
     assert "a → b: 12 errors; not excluded: costs 2.0 % (0–20 %)" in headline
