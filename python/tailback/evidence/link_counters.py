@@ -12,13 +12,8 @@ from numpy.typing import NDArray
 from tailback.arrays import Floats
 from tailback.evidence.counter_alignment import Alignment, JoinError, Sent, align
 from tailback.fabric.model import Fabric
-from tailback.port_counters.findings.port_findings import (
-    CLOCK_OUTLIERS,
-    JUMBO_BYTES,
-    PACKET_BYTES,
-    clock_error_ns,
-    port_findings,
-)
+from tailback.port_counters.findings.port_findings import CLOCK_OUTLIERS, port_findings
+from tailback.port_counters.findings.port_series import JUMBO_BYTES, PACKET_BYTES, clock_error_ns
 from tailback.port_counters.schema import Flag, exact_data
 from tailback.units import counted, format_time
 

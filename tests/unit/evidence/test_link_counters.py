@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tailback.evidence.counter_alignment import CLOCK_ERROR_NS, JoinError, sent_bytes
 from tailback.evidence.link_counters import join_counters, served_gbps
-from tailback.port_counters.findings.port_findings import CLOCK_OUTLIERS, clock_error_ns
+from tailback.port_counters.findings.port_findings import CLOCK_OUTLIERS
+from tailback.port_counters.findings.port_series import clock_error_ns
 from tailback.port_counters.findings.port_verdict import drops_packets
 from tailback.port_counters.schema import Flag
 from tests.factories.counted_links import UTC, bursts, counted, egress, joined, small_tree

@@ -17,14 +17,12 @@ from tailback.cli import cli
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.findings.port_findings import (
     PORT_FINDINGS,
-    QUEUE_WINDOWS,
-    clock_error_ns,
     no_slow_link,
     port_findings,
     ports_dropped,
-    queue_windows,
     rate_tests,
 )
+from tailback.port_counters.findings.port_series import QUEUE_WINDOWS, clock_error_ns, queue_windows
 from tailback.port_counters.findings.port_verdict import assess_ports, sentence
 from tailback.port_counters.schema import ETHERNET, INTERVALS, READINGS, Flag, conform
 from tailback.units import rate_of_rate

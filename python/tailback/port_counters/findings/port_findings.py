@@ -27,77 +27,52 @@ A port that its far end paused serves nothing meanwhile. Paused time is not coun
 with pauses of unknown length proves nothing.
 
 There is no other threshold: a rate that cannot be distinguished from the nominal one within the
-resolution is not degraded. The resolution comprises :data:`FRAME_BYTES` per packet, which are on
+resolution is not degraded. The resolution comprises the framing bytes of each packet, which are on
 the wire but not in the counters, one packet at each end of an interval, and the error of the time
-stamps (:func:`clock_error_ns`).
+stamps (:func:`~tailback.port_counters.findings.port_series.clock_error_ns`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from tailback.arrays import Bools, Floats
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.findings.port_events import event_port
+from tailback.port_counters.findings.port_series import (
+    PLACE,
+    QueueSeries,
+    consecutive_runs,
+    none_if_nan,
+    port_series,
+    sum_of_known,
+)
 from tailback.port_counters.increments import RATE_TOLERANCE
-from tailback.port_counters.schema import Flag, exact_data
 from tailback.run.schema import Column, Table
 from tailback.units import counted, percent, rate_of_rate
 
 LINKS_SHOWN: Final = 3
 """Maximum number of degraded links named in a sentence."""
 
-FRAME_BYTES: Final = 24
-"""Preamble, frame check sequence and interframe gap (IEEE 802.3), not in byte counters."""
-PACKET_BYTES: Final = 1514
-"""Ethernet frame with 1,500 bytes of payload."""
-JUMBO_BYTES: Final = 9216
-"""Maximum frame size of most switches, assumed where mean packets exceed :data:`PACKET_BYTES`."""
 FALSE_POSITIVE_RATE: Final = 0.01
 """Family-wise false positive rate of the sampling test: any degraded link in a healthy network."""
 MIN_CLOCK_RATIO: Final = 4.0
 """Minimum ratio of the length of a window to the time stamp error for a usable rate."""
 CLOCK_OUTLIERS: Final = 0.05
-"""Share of time stamps that may be off by more than :func:`clock_error_ns`, the 95th percentile."""
+"""Share of time stamps that may be off by more than their error, the 95th percentile."""
 MIN_BATCHES: Final = 5
 """Minimum number of batches. With fewer, Student's quantile is too large for any significance."""
-
-_PLACE: Final = (
-    Column("node_name", pl.String, "name of the node or switch"),
-    Column("port", pl.UInt16, "port number"),
-    Column("interface", pl.String, "name of the interface, null where ports have numbers alone"),
-    Column("link", pl.UInt32, "directed link that leaves the port, null without a fabric"),
-)
-
-QUEUE_WINDOWS: Final = Table(
-    "queue_windows",
-    "a time in which one port had packets waiting at every reading",
-    (
-        *_PLACE,
-        Column("start_ns", pl.Int64, "first reading with a queue, UTC nanoseconds since 1970"),
-        Column("end_ns", pl.Int64, "last reading with a queue"),
-        Column("intervals", pl.UInt32, "intervals between these readings"),
-        Column("outlasted", pl.UInt32, "of them, those in which the queue cannot have been empty"),
-        Column("nominal_gbps", pl.Float64, "rate the link should have, null unknown"),
-        Column("served_gbps", pl.Float64, "bytes sent over time"),
-        Column("backlog_bytes", pl.Float64, "mean queue at the readings"),
-        Column("backlog_max_bytes", pl.UInt64, "largest queue at a reading"),
-        Column("drops", pl.UInt64, "packets dropped at the queue, null unknown"),
-    ),
-)
 
 PORT_FINDINGS: Final = Table(
     "port_findings",
     "what counters show of one port: one of degraded, busy or queued, and drops",
     (
-        *_PLACE,
+        *PLACE,
         Column("finding", pl.String, "degraded, busy (at its nominal rate), queued or drops"),
         Column("evidence", pl.String, "outlasted, sampled (or both) or counted"),
         Column("start_ns", pl.Int64, "start of the first interval that shows it, UTC nanoseconds"),
@@ -118,208 +93,6 @@ PORT_FINDINGS: Final = Table(
 )
 
 _ORDER: Final = ("degraded", "busy", "queued", "drops")
-_KEY: Final = ("node_name", "port", "interface", "link")
-
-
-def clock_error_ns(intervals: pl.DataFrame) -> float:
-    """Error of time stamps: 95th percentile of the deviation of intervals from their usual length.
-
-    A collector delayed between rounds may equally be delayed between taking the time stamp and
-    reading the counter.
-
-    Args:
-        intervals: ``time_ns, interval_ns`` of ``counter_intervals``.
-    """
-    length = intervals["interval_ns"].cast(pl.Float64)
-    usual = length.median()
-    if not isinstance(usual, float):
-        return 0.0
-    # Missing readings are not time stamp errors.
-    expected = (length / usual).round().clip(lower_bound=1.0) * usual
-    return float((length - expected).abs().quantile(0.95) or 0.0)
-
-
-@dataclass
-class _Port:
-    """The intervals of one port in order of time, as arrays of equal length.
-
-    Attributes:
-        key: ``node_name, port, interface, link``.
-        nominal: Nominal rate in Gb/s, NaN where unknown.
-        start: Start of each interval, ns.
-        end: End, ns.
-        sent: Bytes sent, NaN where unknown or a lower bound.
-        packets: Packets sent, NaN in the same intervals.
-        before: Queue at the start, bytes, NaN where unknown.
-        after: Queue at the end.
-        drops: Packets dropped, NaN where unknown.
-        drops_low: Intervals whose drops are a lower bound.
-        paused: Time in each interval in which the far end paused the port, ns.
-        pauses: Pause frames received in each interval, 0 where unknown.
-        unclear: Intervals with pauses whose length is not known.
-        clock: Error of a time stamp, ns.
-    """
-
-    key: tuple[str, int, str | None, int | None]
-    nominal: float
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    sent: Floats
-    packets: Floats
-    before: Floats
-    after: Floats
-    drops: Floats
-    drops_low: Bools
-    paused: Floats
-    pauses: Floats
-    unclear: Bools
-    clock: float
-
-    @property
-    def free(self) -> Floats:
-        """Time in each interval in which the port was free to send, ns."""
-        return np.maximum(self.length - self.paused, 0.0)
-
-    @property
-    def length(self) -> Floats:
-        """Length of each interval, ns."""
-        return (self.end - self.start).astype(np.float64)
-
-    @property
-    def packet(self) -> float:
-        """Size in bytes of a packet that may be counted in the wrong interval."""
-        size = np.divide(
-            self.sent, self.packets, out=np.zeros_like(self.sent), where=self.packets > 0
-        )
-        return PACKET_BYTES if np.nanmax(size, initial=0.0) <= PACKET_BYTES else JUMBO_BYTES
-
-    @property
-    def wire(self) -> Floats:
-        """Upper bound of bytes on the wire in each interval, with framing overhead.
-
-        A port that is paused completes its packet first, which takes a packet's time of each pause.
-        """
-        packets = np.where(np.isnan(self.packets), self.sent / 64.0, self.packets)
-        begun = self.packet * self.pauses
-        return np.asarray(self.sent + FRAME_BYTES * packets + begun, np.float64)
-
-    @property
-    def queued(self) -> Bools:
-        """Intervals with a queue at both ends."""
-        return (self.before > 0) & (self.after > 0)
-
-    @property
-    def outlasted(self) -> Bools:
-        """Intervals in which the queue was never empty: more was queued at the start than sent."""
-        return self.queued & (self.before >= self.sent + 2 * self.packet) & ~self.unclear
-
-    def full(self, clock: float) -> Bools:
-        """Intervals at the nominal rate, given a time stamp error of ``clock`` ns."""
-        room = self.nominal / 8.0 * np.maximum(self.free - clock, 0.0)
-        return np.asarray(self.wire + 2 * self.packet >= room, np.bool_)
-
-
-def _ports(intervals: pl.DataFrame) -> list[_Port]:
-    """Ports with counters of bytes, queues or drops, by name."""
-    clock = clock_error_ns(intervals)
-    counters = pl.any_horizontal(pl.col("data_bytes", "backlog_bytes", "drops").is_not_null()).any()
-    rows = (
-        intervals.filter(counters.over("node_name", "port"))
-        .with_columns(exact_data("data_bytes", "packets"))
-        .sort(*_KEY, "time_ns")
-    )
-    out = []
-    for frame in rows.partition_by("node_name", "port", maintain_order=True):
-
-        def column(name: str, frame: pl.DataFrame = frame) -> Floats:
-            return np.asarray(frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy())
-
-        key = frame.select(_KEY).row(0)
-        paused = pl.col("paused_fraction").fill_null(0.0)
-        # The pauses of several priorities may overlap: their sum, a lower bound, is marked so.
-        vague = (pl.col("pause_frames").fill_null(0) > 0) & pl.col("paused_fraction").is_null()
-        vague |= (paused > 0) & ((pl.col("flags") & int(Flag.AT_LEAST)) > 0)
-        held = frame.select(
-            time=(paused * pl.col("interval_ns")).cast(pl.Float64), vague=vague.fill_null(False)
-        )
-        # The nominal rate is the latest known one.
-        rates = frame["capacity_gbps"].drop_nulls()
-        end = frame["time_ns"].to_numpy()
-        out.append(
-            _Port(
-                (str(key[0]), int(key[1]), key[2], key[3]),
-                float(rates[-1]) if len(rates) else float("nan"),
-                end - frame["interval_ns"].to_numpy(),
-                end,
-                column("data_bytes"),
-                column("packets"),
-                column("backlog_before_bytes"),
-                column("backlog_bytes"),
-                column("drops"),
-                (frame["flags"].to_numpy() & int(Flag.RESET) > 0)
-                | frame["drops"].is_null().to_numpy(),
-                held["time"].to_numpy(),
-                np.nan_to_num(column("pause_frames")),
-                held["vague"].to_numpy(),
-                clock,
-            )
-        )
-    return out
-
-
-def _runs(port: _Port, chosen: Bools) -> list[slice]:
-    """Runs of consecutive chosen intervals."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
-    runs = []
-    for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-        # A run ends where readings are missing.
-        breaks = np.flatnonzero(port.start[first + 1 : last] != port.end[first : last - 1])
-        cuts = [first, *(first + 1 + breaks).tolist(), last]
-        runs += [slice(a, b) for a, b in pairwise(cuts)]
-    return runs
-
-
-def _none_if_nan(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _known_sum(values: Floats) -> int | None:
-    """Sum of the known values; None if all are unknown."""
-    return None if np.isnan(values).all() else int(np.nansum(values))
-
-
-def queue_windows(intervals: pl.DataFrame) -> pl.DataFrame:
-    """Times in which packets were queued at each port, and its service rate in them.
-
-    Args:
-        intervals: Rows of ``counter_intervals`` with ``backlog_before_bytes`` and
-            ``backlog_bytes``; ``capacity_gbps`` is the nominal rate of the link.
-
-    Returns:
-        Rows of :data:`QUEUE_WINDOWS` in order of port and time. A queue at both ends of an interval
-        may have been empty in between, except in intervals counted by ``outlasted``.
-    """
-    rows = []
-    for port in _ports(intervals):
-        outlasted = port.outlasted
-        for run in _runs(port, port.queued):
-            span = float(port.end[run][-1] - port.start[run][0])
-            levels = np.append(port.before[run][:1], port.after[run])
-            rows.append(
-                (
-                    *port.key,
-                    int(port.start[run][0]),
-                    int(port.end[run][-1]),
-                    run.stop - run.start,
-                    int(outlasted[run].sum()),
-                    _none_if_nan(port.nominal),
-                    _none_if_nan(float(port.sent[run].sum()) * 8.0 / span),
-                    float(levels.mean()),
-                    int(levels.max()),
-                    _known_sum(port.drops[run]),
-                )
-            )
-    return pl.DataFrame(rows, schema=QUEUE_WINDOWS.polars_schema, orient="row")
 
 
 @dataclass(frozen=True)
@@ -346,7 +119,7 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
         then busy, queued and dropping ports, the most affected first. A port without a nominal rate
         is never degraded or busy; one that never queued or dropped packets has no row.
     """
-    ports = _ports(intervals)
+    ports = port_series(intervals)
     level = FALSE_POSITIVE_RATE / _testable_ports(ports)
     rows = []
     for port in ports:
@@ -371,12 +144,12 @@ def port_findings(intervals: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _testable_ports(ports: list[_Port]) -> int:
+def _testable_ports(ports: list[QueueSeries]) -> int:
     """Ports on which the sampling test can find something: those that ever had a queue."""
     return max(1, sum(bool((port.after > 0).any()) for port in ports))
 
 
-def _find_degraded(port: _Port, level: float) -> _Finding | None:
+def _find_degraded(port: QueueSeries, level: float) -> _Finding | None:
     """A degraded link, by all available evidence."""
     by_outlasting, by_sampling = _test_outlasting(port), _test_sampling(port, level)
     if by_outlasting is None or by_sampling is None:
@@ -388,7 +161,7 @@ def _find_degraded(port: _Port, level: float) -> _Finding | None:
     return None if finding is None else _at_least_carried(port, finding)
 
 
-def _at_least_carried(port: _Port, finding: _Finding) -> _Finding | None:
+def _at_least_carried(port: QueueSeries, finding: _Finding) -> _Finding | None:
     """A degraded link at no less than it carried over times as long; None if that is its rate."""
     least = _carried(port, float(port.free[finding.chosen].sum()))
     if least >= port.nominal:
@@ -399,7 +172,7 @@ def _at_least_carried(port: _Port, finding: _Finding) -> _Finding | None:
     return replace(finding, served=served, low=low, high=high)
 
 
-def _carried(port: _Port, span: float) -> float:
+def _carried(port: QueueSeries, span: float) -> float:
     """Lower bound of the highest rate over any ``span`` ns of its time, or over all of it, Gb/s."""
     free = np.concatenate([[0.0], np.cumsum(port.free)])
     sent = np.concatenate([[0.0], np.cumsum(np.nan_to_num(port.sent))])
@@ -412,7 +185,7 @@ def _carried(port: _Port, span: float) -> float:
     return float((bits / (free[end] - free[begin] + port.clock)).max())
 
 
-def _without_interruptions(port: _Port, runs: list[tuple[slice, float]]) -> list[slice]:
+def _without_interruptions(port: QueueSeries, runs: list[tuple[slice, float]]) -> list[slice]:
     """Runs of intervals that show the rate of the link, of those that seem slow.
 
     Each comes with the upper bound of its rate, Gb/s. A run is an interruption if the port sent
@@ -430,10 +203,10 @@ def _without_interruptions(port: _Port, runs: list[tuple[slice, float]]) -> list
     return kept
 
 
-def _test_outlasting(port: _Port) -> _Finding | None:
+def _test_outlasting(port: QueueSeries) -> _Finding | None:
     """A degraded link, by intervals whose queue was never empty."""
     runs = list[tuple[slice, float]]()
-    for run in _runs(port, port.outlasted & ~np.isnan(port.sent)):
+    for run in consecutive_runs(port, port.outlasted & ~np.isnan(port.sent)):
         span = float(port.free[run].sum()) - port.clock
         max_bits = (float(port.wire[run].sum()) + 2 * port.packet) * 8.0
         if span > 0 and max_bits / span < port.nominal:
@@ -484,7 +257,7 @@ class _Samples:
     batches: int
 
 
-def _samples(port: _Port, level: float) -> _Samples | None:
+def _samples(port: QueueSeries, level: float) -> _Samples | None:
     """The shares that the test of sampling compares; None where it cannot be made."""
     active = (port.sent > 0) & ~np.isnan(port.before) & ~np.isnan(port.after)
     if np.isnan(port.nominal) or (active & port.unclear).any():
@@ -498,7 +271,7 @@ def _samples(port: _Port, level: float) -> _Samples | None:
     return _Samples(active, queued, float(busy[active].mean()), excess, least, batches)
 
 
-def _test_sampling(port: _Port, level: float) -> _Finding | None:
+def _test_sampling(port: QueueSeries, level: float) -> _Finding | None:
     """A degraded link, by more readings with a queue than its nominal rate allows."""
     samples = _samples(port, level)
     if samples is None or samples.excess <= samples.error or _ran_full(port, samples.active):
@@ -544,7 +317,7 @@ def rate_tests(intervals: pl.DataFrame) -> RateTests:
     Args:
         intervals: Rows of ``counter_intervals``, as for :func:`port_findings`.
     """
-    ports = _ports(intervals)
+    ports = port_series(intervals)
     rated = [port for port in ports if not np.isnan(port.nominal)]
     sending = [port for port in rated if (port.sent > 0).any()]
     level = FALSE_POSITIVE_RATE / _testable_ports(ports)
@@ -552,7 +325,7 @@ def rate_tests(intervals: pl.DataFrame) -> RateTests:
     return RateTests(len(ports), len(rated), len(sending), decided)
 
 
-def _is_decided(port: _Port, level: float) -> bool:
+def _is_decided(port: QueueSeries, level: float) -> bool:
     """Whether the port reached its rate, or would have shown a queue at half of it.
 
     At half its rate its bytes take twice the time: it would be busy for as long again.
@@ -563,7 +336,7 @@ def _is_decided(port: _Port, level: float) -> bool:
     return samples is not None and samples.busy > samples.error
 
 
-def _ran_full(port: _Port, active: Bools) -> bool:
+def _ran_full(port: QueueSeries, active: Bools) -> bool:
     """Whether the port ever sent at its nominal rate, over a window that time stamps resolve.
 
     The time stamp error applies once per window, however many intervals it has: with late readings
@@ -592,7 +365,7 @@ def _mean(values: Floats) -> tuple[float, float, int]:
     return float(values.mean()), float(means.std(ddof=1) / np.sqrt(batches)), batches
 
 
-def _find_busy(port: _Port) -> _Finding | None:
+def _find_busy(port: QueueSeries) -> _Finding | None:
     """A port that sends at its nominal rate with a queue, or whose queue is unknown."""
     if np.isnan(port.nominal):
         return None
@@ -607,7 +380,7 @@ def _find_busy(port: _Port) -> _Finding | None:
     return _Finding("busy", "counted", full, served, served)
 
 
-def _find_queued(port: _Port) -> _Finding | None:
+def _find_queued(port: QueueSeries) -> _Finding | None:
     """A port with packets queued at any reading."""
     seen_queued = (port.before > 0) | (port.after > 0)
     if not seen_queued.any():
@@ -619,7 +392,7 @@ def _find_queued(port: _Port) -> _Finding | None:
     return _Finding("queued", "counted", seen_queued, served, served)
 
 
-def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
+def _finding_row(port: QueueSeries, finding: _Finding) -> tuple[object, ...]:
     """One row of :data:`PORT_FINDINGS`."""
     chosen = finding.chosen
     is_known = ~np.isnan(port.sent)
@@ -630,7 +403,7 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
     active = is_known & (port.sent > 0) & (~np.isnan(port.after) | (not counts_queues))
     levels = np.concatenate([port.before, port.after])
     busy = float(port.wire[active].sum()) * 8.0 / float(port.length[active].sum() or np.nan)
-    drops, packets = _known_sum(port.drops), _known_sum(port.packets)
+    drops, packets = sum_of_known(port.drops), sum_of_known(port.packets)
     offered = (drops or 0) + (packets or 0)
     return (
         *port.key,
@@ -639,13 +412,13 @@ def _finding_row(port: _Port, finding: _Finding) -> tuple[object, ...]:
         int(port.start[chosen].min()),
         int(port.end[chosen].max()),
         int(chosen.sum()),
-        _none_if_nan(port.nominal),
+        none_if_nan(port.nominal),
         finding.served,
         finding.low,
         finding.high,
-        _none_if_nan(sent_gbps / port.nominal),
+        none_if_nan(sent_gbps / port.nominal),
         float((port.after[active] > 0).mean()) if active.any() and counts_queues else None,
-        _none_if_nan(busy / port.nominal),
+        none_if_nan(busy / port.nominal),
         None if np.isnan(levels).all() else int(np.nanmax(levels)),
         drops,
         drops is not None and bool(port.drops_low.any()),

@@ -25,11 +25,11 @@ from tailback.port_counters.findings.port_findings import (
     ports_dropped,
     ports_paused,
     ports_queued,
-    queue_windows,
     rate_tests,
     rates_too_high,
     unit_factor,
 )
+from tailback.port_counters.findings.port_series import queue_windows
 from tailback.port_counters.schema import ETHERNET, Flag
 from tailback.units import counted, percent
 
