@@ -20,7 +20,7 @@ from tailback.api.candidates import (
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
-from tailback.diagnosis import Diagnosis, diagnose_cause
+from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, SimulatedNetwork, analyse_once
@@ -53,7 +53,8 @@ from tailback.inference.measured_verdict import Advise, explain
 from tailback.io.progress import Progress
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
-from tailback.remedy import REMEDIES, RemedyContext, find_remedy, recommend
+from tailback.remedy import REMEDIES, RemedyContext, diagnose_and_cure, recommend
+from tailback.remedy.proposal import RATES_WITHIN_HOSTS
 from tailback.remedy.screening import Placements, Screening, screen, screen_by_bound
 from tailback.report import Attribution, attribute, export_figures, to_json, to_table, write_report
 from tailback.run import run as base
@@ -559,7 +560,7 @@ class _Workflow:
         screened = self._screened(made, estimate)
         made = screened.kept
         rules = other_rules(prepared.scenario)
-        diagnosis = diagnose_cause(
+        causes = weigh_causes(
             run,
             evaluate,
             placements=made,
@@ -579,15 +580,16 @@ class _Workflow:
             rules,
             frozenset(self.remedies) or None,
             variants,
+            self.engines or RATES_WITHIN_HOSTS,
             evaluate(Change(network="no-contention", background=False)).elapsed_ps
             if is_large(run)
             else 0,
         )
+        diagnosis, search = diagnose_and_cure(causes, context, seeds=seeds, progress=self.progress)
         if self.engines:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
-        search = find_remedy(run, diagnosis, context, seeds=seeds, progress=self.progress)
         diagnosis = explained(
-            diagnosis.model_copy(update={"remedy": search.remedy}),
+            diagnosis,
             made,
             lambda measured: recommend(run, measured, search.candidates),
         )

@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from tailback.diagnosis.model import Diagnosis
-from tailback.diagnosis.verdict import diagnose_cause
+from tailback.diagnosis.verdict import diagnose_cause, weigh_causes
 
-__all__ = ["Diagnosis", "diagnose_cause"]
+__all__ = ["Diagnosis", "diagnose_cause", "weigh_causes"]

@@ -63,6 +63,8 @@ class HeadlineFacts:
             all visit one switch.
         placements_tried: Whether other placements were simulated.
         gains: Share of the time that the run saves without each cause, where it was simulated.
+        best_change: Name of the change that gains most, and its gain; no name if none helps, None
+            if there was no search for remedies.
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
         late_ranks: Ranks that compute longer than others, in words; empty if none does.
@@ -85,6 +87,7 @@ class HeadlineFacts:
     slow_links: SlowLinks | None
     slow_tried: bool
     late_ranks: str = ""
+    best_change: tuple[str, float] | None = None
     total_name: Literal["run time", "communication time"] = "run time"
 
 
@@ -123,10 +126,11 @@ def headline(
         gain = facts.gains.get(cause)
         if gain is not None and percent(gain) != percent(0.0):
             saved = f"{percent(gain)} of the {facts.total_name}"
-            return f"{lead}: without this, {saved} is saved ({total})."
+            text = f"{lead}: without this, {saved} is saved ({total})."
+            return text + _best_change(facts, gain)
         alone = "" if gain is None else ", but alone none of it can be gained"
         text = f"{lead}: this costs {part} of the {facts.total_name} ({total}){alone}."
-        return text if gain is not None else text + _best_change(facts.gains)
+        return text + _best_change(facts, 0.0)
     share = sum(finding.share for finding in findings if finding.cause == cause)
     if not share:
         return f"{lead}."
@@ -147,10 +151,9 @@ def open_causes(chances: Mapping[Cause, float], facts: HeadlineFacts) -> str:
         gain = f", saves {saved}" if saved != percent(0.0) else ""
         candidates.append(f"{VERDICTS[cause].lower()} ({percent(chances[cause])}{gain})")
     total = f"{format_time(facts.elapsed_ps)} {facts.times}"
-    unlisted = {cause: gain for cause, gain in facts.gains.items() if cause not in listed}
-    return f"No cause of the time is sure ({total}): {', '.join(candidates)}." + _best_change(
-        unlisted
-    )
+    most = max(facts.gains.get(cause, 0.0) for cause in listed)
+    text = f"No cause of the time is sure ({total}): {', '.join(candidates)}."
+    return text + _best_change(facts, most)
 
 
 def _headline_without_contention(
@@ -193,12 +196,20 @@ def _headline_without_contention(
     )
 
 
-def _best_change(gains: Mapping[Cause, float]) -> str:
-    """Sentence on the change that saves most of a cost that no change removes; may be empty."""
-    changes: tuple[Cause, ...] = ("placement", "routing")
-    best = max(changes, key=lambda cause: gains.get(cause, 0.0))
-    saved = gains.get(best, 0.0)
-    return f" Another {NAMES[best]} saves {percent(saved)}." if saved >= MIN_WORTH else ""
+def _best_change(facts: HeadlineFacts, gain: float) -> str:
+    """Sentence on the change that saves most, if that is clearly more than ``gain``; else empty."""
+    if facts.best_change is None:
+        changes: tuple[Cause, ...] = ("placement", "routing")
+        cause = max(changes, key=lambda cause: facts.gains.get(cause, 0.0))
+        name, saved = f"Another {NAMES[cause]}", facts.gains.get(cause, 0.0)
+    else:
+        name, saved = f"Of the changes tried, {facts.best_change[0]}", facts.best_change[1]
+    worth = saved >= gain + MIN_WORTH
+    return (
+        f" {name} saves {'most: ' * (facts.best_change is not None)}{percent(saved)}."
+        if worth
+        else ""
+    )
 
 
 def _main_clause(cause: Cause, facts: HeadlineFacts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -212,6 +212,14 @@ class CauseShare(FrozenModel):
         if self.removed is not None and self.removed < 0:
             raise ValueError(f"removing {self.cause} cannot save {self.removed:.3f} of the time")
         return self
+
+
+class Gain(NamedTuple):
+    """What a change saves, as shares of the time: mean, least and most of the repetitions."""
+
+    mean: float
+    low: float
+    high: float
 
 
 class Status(StrEnum):

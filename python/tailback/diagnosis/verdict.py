@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,6 +49,7 @@ from tailback.diagnosis.model import (
     CauseShare,
     Diagnosis,
     Finding,
+    Gain,
     Sampling,
     WaterfallBar,
 )
@@ -64,6 +65,7 @@ from tailback.diagnosis.waterfall import (
     build_waterfall,
     overshoot_share,
     unexplained_share,
+    with_gains,
 )
 from tailback.diagnosis.wording import (
     BETWEEN_HOSTS,
@@ -99,7 +101,7 @@ MODEL_MISMATCH = 2 * TIME_ERROR
 
 
 @stage("rules and waterfall")
-def diagnose_cause(
+def weigh_causes(
     run: Run,
     evaluate: Evaluate | None = None,
     *,
@@ -110,8 +112,8 @@ def diagnose_cause(
     analyse: Callable[[Run], RunAnalysis] = RunAnalysis,
     engines: Sequence[EngineVariation] = ENGINE_VARIATIONS,
     program: Program | None = None,
-) -> Diagnosis:
-    """Diagnose a run, without a search for remedies.
+) -> WeighedCauses:
+    """Find the evidence of a run and what each cause costs.
 
     Args:
         run: The run, simulated or measured.
@@ -133,10 +135,7 @@ def diagnose_cause(
     if progress is not None:
         progress("building congestion trees", 0.0)
     evidence = analyse(run)
-    findings = _findings(evidence)
-    sampled = sampled_verdict(evidence)
-    verdict = _Verdict(sampled.cause, {}, "samples", sampled.probability)
-    bars, shares, slow = list[WaterfallBar](), list[CauseShare](), None
+    waterfall, slow = None, None
     late = [] if program is None else slow_ranks(run, program)
     if evaluate is not None:
         even = None if program is None or not late else balanced(program)
@@ -150,51 +149,152 @@ def diagnose_cause(
             engines,
             None if even is program else even,
         )
-        bars, shares = waterfall.bars, waterfall.shares
-        if unexplained_share(bars) >= WORTH_FIXING:
+        if unexplained_share(waterfall.bars) >= WORTH_FIXING:
             slow = find_slow_cables(evidence, evaluate)
-        tried = _others_tried(evidence, placements or {})
-        verdict = _by_time(waterfall, findings, slow, evidence, sampled, others_tried=tried)
-    cause, cost, warnings = verdict.cause, verdict.cost, list(verdict.warnings)
-    against = _contradiction(run, cause, crosses=evidence.crosses)
-    is_open = not against and verdict.confidence < SURE
-    if against or is_open:
-        cause = "undetermined"
-    if not run.complete:
-        warnings.append(INTERRUPTED)
-    facts = _headline_facts(evidence, bars, shares, slow, placements or {}, late)
-    text = _headline_text(verdict, cause, findings, facts, evidence, against)
-    return Diagnosis(
-        cause=cause,
-        headline=text,
-        findings=ensure_cause_finding(
-            cause,
-            findings,
-            cost if bars else None,
-            text if cause == "undetermined" else "",
-            logged=evidence.losses is not None,
-        ),
-        waterfall=bars,
-        remedy=None,
-        top_links=evidence.top_links(TOP_LINKS),
-        sampling=_sampling(findings, evidence),
-        elapsed_ps=run.elapsed_ps,
-        expected_ps=run.elapsed_ps,
-        communication_fraction=evidence.communication_fraction,
-        warnings=[*recorded_warnings(run), *run.notes, *warnings],
-        assumptions=run.assumptions,
-        confidence=0.0 if cause == "undetermined" else verdict.confidence,
-        chances={str(name): chance for name, chance in verdict.chances.items()},
-        basis=verdict.basis,
-        agreement=None if cause == "undetermined" else verdict.agreement,
-        shares=shares,
-        slow_links=slow_links(slow, evidence) if cause == "slow-link" else [],
-        times=times_of(run),
-        times_from=provenance(run),
-        forecast=forecast_of(run, captured=evidence.captured),
-        captured=evidence.captured,
-        not_recorded=list(run.summary.get("not_recorded", [])),
+    return WeighedCauses(
+        evidence,
+        _findings(evidence),
+        sampled_verdict(evidence),
+        waterfall,
+        slow,
+        late,
+        _others_tried(evidence, placements or {}),
     )
+
+
+def diagnose_cause(run: Run, evaluate: Evaluate | None = None, **options: Any) -> Diagnosis:
+    """Diagnose a run, without a search for remedies.
+
+    Args:
+        run: The run, simulated or measured.
+        evaluate: Simulates changes for the waterfall; None omits the waterfall.
+        options: As those of :func:`weigh_causes`.
+    """
+    return weigh_causes(run, evaluate, **options).diagnosis()
+
+
+@dataclass(frozen=True, eq=False)
+class WeighedCauses:
+    """The evidence of a run, and what each cause costs.
+
+    Attributes:
+        evidence: Analysis of samples and message log.
+        findings: Findings of the rules.
+        sampled: The verdict of samples and message log.
+        waterfall: The re-simulated steps; None if nothing was simulated.
+        slow: The slow cables that explain the unexplained time best; None if none were tried.
+        late: Ranks that compute longer than others.
+        others_tried: Whether other placements were simulated.
+    """
+
+    evidence: RunAnalysis
+    findings: list[Finding]
+    sampled: SampledVerdict
+    waterfall: Waterfall | None
+    slow: SlowCableFit | None
+    late: Sequence[LateRank]
+    others_tried: bool
+
+    def diagnosis(
+        self,
+        gains: Mapping[Cause, Gain] | None = None,
+        best_change: tuple[str, float] | None = None,
+    ) -> Diagnosis:
+        """The diagnosis.
+
+        Args:
+            gains: What the best change that removes each cause gains, if a search for remedies
+                simulated more changes than the waterfall did.
+            best_change: Name and gain of the best change of all, whichever causes it removes; no
+                name if none helps. None if there was no search.
+        """
+        evidence, run = self.evidence, self.evidence.run
+        verdict = _Verdict(self.sampled.cause, {}, "samples", self.sampled.probability)
+        bars, shares = list[WaterfallBar](), list[CauseShare]()
+        if self.waterfall is not None:
+            shares = with_gains(self.waterfall.shares, gains or {})
+            waterfall = replace(self.waterfall, shares=shares)
+            bars = waterfall.bars
+            verdict = _by_time(
+                waterfall,
+                self.findings,
+                self.slow,
+                evidence,
+                self.sampled,
+                others_tried=self.others_tried,
+            )
+        cause, warnings = verdict.cause, list(verdict.warnings)
+        against = _contradiction(run, cause, crosses=evidence.crosses)
+        if against or verdict.confidence < SURE:
+            cause = "undetermined"
+        if not run.complete:
+            warnings.append(INTERRUPTED)
+        facts = self._facts(bars, shares, best_change)
+        text = _headline_text(verdict, cause, self.findings, facts, evidence, against)
+        return Diagnosis(
+            cause=cause,
+            headline=text,
+            findings=ensure_cause_finding(
+                cause,
+                self.findings,
+                verdict.cost if bars else None,
+                text if cause == "undetermined" else "",
+                logged=evidence.losses is not None,
+            ),
+            waterfall=bars,
+            remedy=None,
+            top_links=evidence.top_links(TOP_LINKS),
+            sampling=_sampling(self.findings, evidence),
+            elapsed_ps=run.elapsed_ps,
+            expected_ps=run.elapsed_ps,
+            communication_fraction=evidence.communication_fraction,
+            warnings=[*recorded_warnings(run), *run.notes, *warnings],
+            assumptions=run.assumptions,
+            confidence=0.0 if cause == "undetermined" else verdict.confidence,
+            chances={str(name): chance for name, chance in verdict.chances.items()},
+            basis=verdict.basis,
+            agreement=None if cause == "undetermined" else verdict.agreement,
+            shares=shares,
+            slow_links=slow_links(self.slow, evidence) if cause == "slow-link" else [],
+            times=times_of(run),
+            times_from=provenance(run),
+            forecast=forecast_of(run, captured=evidence.captured),
+            captured=evidence.captured,
+            not_recorded=list(run.summary.get("not_recorded", [])),
+        )
+
+    def _facts(
+        self,
+        bars: list[WaterfallBar],
+        shares: list[CauseShare],
+        best_change: tuple[str, float] | None,
+    ) -> HeadlineFacts:
+        """Facts about the run for the headline."""
+        evidence, run = self.evidence, self.evidence.run
+        samples: Literal["decoded", "undecodable", "none"] = (
+            "decoded" if evidence.received else "none"
+        )
+        recorded = run.scenario.telemetry.scheme != "off"
+        return HeadlineFacts(
+            elapsed_ps=run.elapsed_ps,
+            times=times_of(run),
+            simulated_again=bool(bars),
+            wire_share=evidence.adapter_share,
+            congested_share=evidence.overall.value if recorded else None,
+            communication_fraction=evidence.communication_fraction,
+            captured=evidence.captured,
+            congested=evidence.roots.height > 0,
+            samples="undecodable" if evidence.undecoded else samples,
+            detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
+            longer_paths=_longer_paths(evidence),
+            placements_tried=self.others_tried,
+            gains={share.cause: share.removed for share in shares if share.removed is not None},
+            best_change=best_change,
+            slow_links=_known_slow_links(self.slow, evidence),
+            slow_tried=self.slow is not None,
+            late_ranks=late_ranks(self.late, "imbalance"),
+            total_name="communication time" if run.compute_scale == 0.0 else "run time",
+        )
 
 
 def _samples_lack(findings: Sequence[Finding], evidence: RunAnalysis) -> bool:
@@ -388,39 +488,6 @@ def cost_shares(
 def unexplained(bars: list[WaterfallBar], slow: SlowCableFit | None) -> Unexplained:
     """Time that known causes do not explain, and how probably slow cables cost it."""
     return Unexplained(unexplained_share(bars), 0.5 if slow is None else slow.probability)
-
-
-def _headline_facts(
-    evidence: RunAnalysis,
-    bars: list[WaterfallBar],
-    shares: list[CauseShare],
-    slow: SlowCableFit | None,
-    placements: Placements,
-    late: Sequence[LateRank],
-) -> HeadlineFacts:
-    """Facts about the run for the headline."""
-    run = evidence.run
-    samples: Literal["decoded", "undecodable", "none"] = "decoded" if evidence.received else "none"
-    recorded = run.scenario.telemetry.scheme != "off"
-    return HeadlineFacts(
-        elapsed_ps=run.elapsed_ps,
-        times=times_of(run),
-        simulated_again=bool(bars),
-        wire_share=evidence.adapter_share,
-        congested_share=evidence.overall.value if recorded else None,
-        communication_fraction=evidence.communication_fraction,
-        captured=evidence.captured,
-        congested=evidence.roots.height > 0,
-        samples="undecodable" if evidence.undecoded else samples,
-        detours=run.scenario.fabric.routes in NON_MINIMAL_RULES,
-        longer_paths=_longer_paths(evidence),
-        placements_tried=_others_tried(evidence, placements),
-        gains={share.cause: share.removed for share in shares if share.removed is not None},
-        slow_links=_known_slow_links(slow, evidence),
-        slow_tried=slow is not None,
-        late_ranks=late_ranks(late, "imbalance"),
-        total_name="communication time" if run.compute_scale == 0.0 else "run time",
-    )
 
 
 def slow_ranks(run: Run, program: Program) -> list[LateRank]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.adapter_load import wire_time_ps
-from tailback.diagnosis.model import Cause, CauseShare, WaterfallBar
+from tailback.diagnosis.model import Cause, CauseShare, Gain, WaterfallBar
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
 from tailback.run.run import Run
@@ -64,7 +64,7 @@ REMAINDER_MEANING: Final = (
 )
 
 
-ADAPTIVE_ALREADY: Final = "routing is adaptive already"
+BEST_ALREADY: Final = "no other routing tried spreads the traffic better"
 
 
 NO_SLOW_LINK: Final = "no slow link is known"
@@ -94,6 +94,25 @@ CLEARLY_FASTER = 0.02
 """Smallest gain at which another routing rule counts as better; repetitions differ by less."""
 
 
+class Spreading(NamedTuple):
+    """How packets are spread over paths: a kind of routing, and a rule of the topology."""
+
+    routing: Literal["adaptive", "deterministic"] = "adaptive"
+    rule: str | None = None
+
+    @property
+    def change(self) -> Change:
+        """Our job alone on the healthy network, with this routing."""
+        return Change(network="healthy", routing=self.routing, rule=self.rule, background=False)
+
+    def __str__(self) -> str:
+        name = "static" if self.routing == "deterministic" else self.routing
+        return f"{name} routing" + (f" by rule {self.rule}" if self.rule is not None else "")
+
+
+ADAPTIVE: Final = Spreading()
+
+
 @dataclass(frozen=True)
 class WaterfallStep:
     """One step: its name, the simulated change, and the reason if it is skipped."""
@@ -107,21 +126,21 @@ class WaterfallStep:
 def waterfall_steps(
     run: Run,
     best: tuple[str, NDArray[np.uint32]] | None = None,
-    rule: str | None = None,
+    best_routing: Spreading = ADAPTIVE,
 ) -> list[WaterfallStep]:
     """The steps for a run; a step that does not apply is skipped, with its reason.
 
     Args:
         run: The run.
         best: Name and nodes of the best placement found; None if none was tried.
-        rule: Routing rule that spreads our traffic best; None for the network's own.
+        best_routing: The routing that spreads our traffic best.
     """
     scenario = run.scenario
     tables = scenario.fabric.forwarding is not None
-    spread = scenario.engine.routing == "adaptive" and rule is None and not tables
+    now = scenario.engine.routing
+    spread = best_routing == (now, None) and (now == "deterministic" or not tables)
     alone = all(job.observed for job in scenario.job)
-    ours = Change(network="healthy", routing="adaptive", rule=rule, background=False)
-    how = spreading(rule)
+    ours, how = best_routing.change, str(best_routing)
     routes = routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
     ideal = Change(network="no-contention", background=False)
     within = has_in_host_tier(run)
@@ -152,7 +171,7 @@ def waterfall_steps(
             "routing",
             Change(network="healthy", background=False),
             with_own_routing(routes),
-            ADAPTIVE_ALREADY if spread else "",
+            BEST_ALREADY if spread else "",
         ),
         WaterfallStep(
             "slow links",
@@ -255,16 +274,19 @@ def build_waterfall(
         even: The program with balanced computation; None if it is balanced.
     """
     announce(evaluate, _independent_changes(run, seeds, placements or {}, rules, engines))
-    rule = _best_rule(evaluate, rules, progress)
+    by_own_rule, by_any_rule = _best_spreadings(evaluate, rules, progress)
     # A placement may assume minimal routing: not making detours is no fault of the routing, even
     # if detours would help. If routing does make detours, minimal paths may be better.
-    charged = rule if run.scenario.fabric.routes in NON_MINIMAL_RULES else None
+    detours = run.scenario.fabric.routes in NON_MINIMAL_RULES
+    charged = by_any_rule if detours else by_own_rule
     best = _best_placement(evaluate, placements or {}, charged, progress)
     todo = waterfall_steps(run, best, charged)
     announce(evaluate, _repetitions([step.change for step in todo if not step.skip], seeds))
     n_real = sum(not step.skip for step in todo)
     simulated = _times_of_steps(evaluate, todo, seeds, progress)
-    floor = _floor(evaluate, placements or {}, (charged, *rules), simulated, todo[0].change, run)
+    floor = _floor(
+        evaluate, placements or {}, (charged.rule, *rules), simulated, todo[0].change, run
+    )
     wire_ps = wire_time_ps(run)
     times = _bounded(simulated, floor, wire_ps)
     variations = _variations(run, evaluate, todo, simulated, engines, wire_ps)
@@ -283,7 +305,7 @@ def build_waterfall(
     bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, OBSERVED))
     if progress is not None:
         progress("removing causes", n_real / (n_real + 1))
-    removed = _removed(evaluate, todo, times, seeds, rule, charged, placements or {})
+    removed = _removed(evaluate, todo, times, seeds, by_any_rule, charged, placements or {})
     return Waterfall(bars, _shares(run, bars, removed, late, times["other traffic"]), variations)
 
 
@@ -330,8 +352,7 @@ def _independent_changes(
     engines: Sequence[EngineVariation],
 ) -> list[Change]:
     """Changes that are simulated whatever the results of others are, those needed first first."""
-    spread = Change(network="healthy", routing="adaptive", background=False)
-    out = [replace(spread, rule=rule) for rule in rules]
+    out = [spreading.change for spreading in (Spreading("deterministic"), *_by_rules(rules))]
     placed = [Change(placement=nodes, placement_name=name) for name, nodes in placements.items()]
     if not rules:
         out += [
@@ -490,39 +511,39 @@ def _floor(
     return min([*shortest, *step_times, run.elapsed_ps])
 
 
-def _best_rule(evaluate: Evaluate, rules: Sequence[str], progress: Progress | None) -> str | None:
-    """The routing rule with which our job, alone and with adaptive routing, is fastest.
+def _by_rules(rules: Sequence[str]) -> list[Spreading]:
+    return [Spreading(rule=rule) for rule in rules]
 
-    None keeps the network's own rule, unless another is faster by :data:`CLEARLY_FASTER`.
+
+def _best_spreadings(
+    evaluate: Evaluate, rules: Sequence[str], progress: Progress | None
+) -> tuple[Spreading, Spreading]:
+    """The routing with which our job alone is fastest: by the network's own rule, and by any.
+
+    Adaptive routing by the network's own rule, unless another is faster by :data:`CLEARLY_FASTER`.
     """
-    if not rules:
-        return None
-    spread = Change(network="healthy", routing="adaptive", background=False)
-    tried: list[tuple[int, str]] = []
-    for rule in rules:
+    tried: list[tuple[int, Spreading]] = []
+    for spreading in (ADAPTIVE, Spreading("deterministic"), *_by_rules(rules)):
         if progress is not None:
-            progress(f"routing by {rule}", 0.0)
-        tried.append((evaluate(replace(spread, rule=rule)).elapsed_ps, rule))
-    time, rule = min(tried)
-    return rule if time < (1.0 - CLEARLY_FASTER) * evaluate(spread).elapsed_ps else None
+            progress(str(spreading), 0.0)
+        tried.append((evaluate(spreading.change).elapsed_ps, spreading))
+
+    def fastest(among: Sequence[tuple[int, Spreading]]) -> Spreading:
+        time, spreading = min(among, key=lambda pair: pair[0])
+        return spreading if time < (1.0 - CLEARLY_FASTER) * tried[0][0] else ADAPTIVE
+
+    return fastest(tried[:2]), fastest(tried)
 
 
 def _best_placement(
-    evaluate: Evaluate, placements: Placements, rule: str | None, progress: Progress | None
+    evaluate: Evaluate, placements: Placements, spreading: Spreading, progress: Progress | None
 ) -> tuple[str, NDArray[np.uint32]] | None:
-    """The placement with which our job, alone and with adaptive routing, is fastest."""
+    """The placement with which our job, alone and with this routing, is fastest."""
     tried: list[tuple[int, str]] = []
     for name, nodes in placements.items():
         if progress is not None:
             progress(f"placing by {name}", 0.0)
-        change = Change(
-            placement=nodes,
-            placement_name=name,
-            network="healthy",
-            routing="adaptive",
-            rule=rule,
-            background=False,
-        )
+        change = replace(spreading.change, placement=nodes, placement_name=name)
         tried.append((evaluate(change).elapsed_ps, name))
     if not tried:
         return None
@@ -535,15 +556,15 @@ def _removed(
     todo: list[WaterfallStep],
     times: dict[str, list[int]],
     seeds: int,
-    rule: str | None,
-    charged: str | None,
+    best: Spreading,
+    charged: Spreading,
     placements: Placements,
 ) -> dict[Cause, list[int]]:
     """Time saved by removing one cause from the full run, for each repetition.
 
     Changes that slow the run down, as adaptive routing may with other jobs, save 0. For the last
-    cause, the waterfall already has the result. Routing is replaced by the ``rule`` that
-    spreads best, even if the waterfall does not use it (``charged``). The fastest placement in the
+    cause, the waterfall already has the result. Routing is replaced by the ``best`` one,
+    even if the waterfall does not use it (``charged``). The fastest placement in the
     full run may differ from that with adaptive routing: static routes favour regular ones.
     """
     full = times["other traffic"]
@@ -552,11 +573,11 @@ def _removed(
         **({"in-host": Change(in_host="free")} if "in-host" in step else {}),
         "other traffic": Change(background=False),
         "slow links": Change(network="healthy"),
-        "routing": Change(routing="adaptive", rule=rule),
+        "routing": Change(routing=best.routing, rule=best.rule),
     }
     if "network" in step:
         changes["placement"] = _fastest_placement(evaluate, placements, seeds)
-    other = {"routing"} if rule != charged else set[str]()
+    other = {"routing"} if best != charged else set[str]()
     active = [name for name in changes if not step[name].skip or name in other]
     order = [s.name for s in todo if not s.skip]
     simulated = [changes[name] for name in active if name != order[-1] or name in other]
@@ -636,6 +657,19 @@ def _shares(
     return sorted(out, key=lambda share: (-share.charged, share.cause))
 
 
+def with_gains(shares: Sequence[CauseShare], gains: Mapping[Cause, Gain]) -> list[CauseShare]:
+    """The costs, with the gains of changes that save more than those of the waterfall."""
+
+    def raised(share: CauseShare) -> CauseShare:
+        gain = gains.get(share.cause)
+        if gain is None or gain.mean <= (share.removed or 0.0):
+            return share
+        update = {"removed": gain.mean, "removed_low": gain.low, "removed_high": gain.high}
+        return share.model_copy(update=update)
+
+    return [raised(share) for share in shares]
+
+
 def _times(evaluate: Evaluate, change: Change, seeds: int) -> list[int]:
     return [evaluate(replace(change, seed_offset=seed)).elapsed_ps for seed in range(seeds)]
 
@@ -712,11 +746,6 @@ def ideal_network(within_hosts: bool) -> str:
     """The ideal network; ``within_hosts``: transfers within hosts are a step of their own."""
     free = ", and no time for transfers within hosts" if within_hosts else ""
     return f"{_IDEAL}{free}"
-
-
-def spreading(rule: str | None) -> str:
-    """The routing that spreads traffic best."""
-    return "adaptive routing" + (f" by rule {rule}" if rule is not None else "")
 
 
 def routes_in_use(routing: str, rule: str | None, *, tables: bool) -> str:

@@ -8,7 +8,7 @@ from tailback.remedy.advice import recommend
 from tailback.remedy.full_diagnosis import diagnose
 from tailback.remedy.proof import MIN_GAIN, congested_hops
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
-from tailback.remedy.search import RemedySearch, find_remedy
+from tailback.remedy.search import RemedySearch, diagnose_and_cure, find_remedy
 
 import_parts(__name__, __path__)
 
@@ -20,6 +20,7 @@ __all__ = [
     "RemedySearch",
     "congested_hops",
     "diagnose",
+    "diagnose_and_cure",
     "find_remedy",
     "recommend",
 ]

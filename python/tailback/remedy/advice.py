@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy
 from tailback.placement.variant import FILE, RECORDED, HostChoice
-from tailback.remedy.proof import MIN_GAIN, current_placement, is_improvement
+from tailback.remedy.proof import (
+    MIN_GAIN,
+    current_placement,
+    gain_of,
+    gains_as_stated,
+    improvements,
+    is_improvement,
+)
 from tailback.run.run import Run
 from tailback.units import percent
 
@@ -31,6 +38,16 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "slow-link": "placement",
 }
 """The kind of remedy that removes each cause. Other kinds may help as well."""
+
+NONE_HELPS: dict[Cause, str] = {
+    "routing": "None of the {} changes of the routing that were simulated gains more than the "
+    "run-to-run variation",
+    "pattern": "None of the {} changes of the program that were simulated gains more than the "
+    "run-to-run variation",
+}
+"""What is said if changes that should remove a cause do not; with their number."""
+
+NOT_SIMULATED = "This was not simulated."
 
 USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
 """Kinds of remedy that users can apply without the operators of the network."""
@@ -63,13 +80,12 @@ def recommend(
     if diagnosis.cause in ("not-network", "injection"):
         return None
     now = current_placement(run)
-    before = next((c for c in candidates if c.name == now and c.proved), None)
-    effective = [
-        c for c in candidates if before is not None and c.name != now and is_improvement(c, before)
-    ]
+    before, effective = improvements(candidates, now)
     remedy = _main_remedy(effective, diagnosis.cause)
     placement = _quickest([c for c in effective if c.kind == "placement"])
-    advice = _advice(diagnosis, candidates, now, helped=remedy is not None)
+    advice = _advice(diagnosis, candidates, now, effective)
+    if before is not None and remedy is None:
+        advice += _uncertain_changes(candidates, before)
     if before is not None:
         advice += _harmful_changes(diagnosis.cause, candidates, before)
     avoid = _avoid(diagnosis)
@@ -98,7 +114,7 @@ def recommend(
         placement="" if placement is None else placement.name,
         before_ps=before.elapsed_ps,
         after_ps=remedy.elapsed_ps,
-        gain=gain(remedy, before),
+        gain=gain_of(remedy, before).mean,
         candidates=list(candidates),
         files=dict(files or {}),
         commands=list(commands or []),
@@ -107,18 +123,27 @@ def recommend(
 
 
 def _main_remedy(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
-    """The main remedy: a combined one if it helps more, then the kind of the cause, then others.
+    """The remedy that gains most, of those that users can apply or that remove the cause.
 
-    Remedies that users can apply come before those that need the operators.
+    If none of these helps, it is the best for the operators of the network. Of changes that are
+    equally fast within their repetitions, one change comes before a combined one, a change that
+    users can apply before one that needs the operators, and the kind of the cause before others.
     """
-    both = _quickest([c for c in effective if c.kind == "combined"])
-    single = [c for c in effective if c.kind != "combined"]
-    if both is not None and all(is_improvement(both, c) for c in single if c.kind in USER_KINDS):
-        return both
-    return (
-        _quickest([c for c in single if c.kind == REMEDY_KIND_OF_CAUSE.get(cause)])
-        or _quickest([c for c in single if c.kind in USER_KINDS])
-        or _quickest(single)
+    kind = REMEDY_KIND_OF_CAUSE.get(cause)
+    preferred = [c for c in effective if c.kind in (*USER_KINDS, kind)] or list(effective)
+    best = _quickest(preferred)
+    if best is None:
+        return None
+    as_good = [c for c in preferred if not is_improvement(best, c)]
+    return min(
+        as_good,
+        key=lambda c: (
+            c.kind == "combined",
+            c.kind not in USER_KINDS,
+            c.kind != kind,
+            c.elapsed_ps,
+            c.name,
+        ),
     )
 
 
@@ -163,6 +188,18 @@ def _avoid(diagnosis: Diagnosis) -> list[str]:
     )
 
 
+def _uncertain_changes(candidates: Sequence[Candidate], before: Candidate) -> tuple[str, ...]:
+    """The change that gains most as the scenario states the engine, and loses with other settings.
+
+    No such change is a remedy.
+    """
+    uncertain = [
+        c for c in candidates if gains_as_stated(c, before) and not is_improvement(c, before)
+    ]
+    best = _quickest(uncertain)
+    return () if best is None else (may_help(best, before),)
+
+
 def _harmful_changes(
     cause: Cause, candidates: Sequence[Candidate], before: Candidate
 ) -> tuple[str, ...]:
@@ -170,52 +207,58 @@ def _harmful_changes(
     kind = REMEDY_KIND_OF_CAUSE.get(cause)
     if kind == "placement":
         return ()  # There are many placements. A worse one does not rule out the others.
-    worse = [c for c in candidates if c.kind == kind and c.proved and gain(c, before) <= -MIN_GAIN]
+    worse = [
+        c
+        for c in candidates
+        if c.kind == kind and c.proved and gain_of(c, before).mean <= -MIN_GAIN
+    ]
     return (makes_it_worse(worse, before),) if worse else ()
 
 
 def _advice(
-    diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, *, helped: bool
+    diagnosis: Diagnosis, candidates: Sequence[Candidate], now: str, effective: Sequence[Candidate]
 ) -> tuple[str, ...]:
-    """Advice besides a change of the placement."""
-    cause = diagnosis.cause
+    """Advice besides the changes that help.
+
+    If changes that should remove the cause were simulated, they are the advice, or do not help.
+    Other advice of a re-simulated run says that it was not simulated.
+    """
+    cause, kind = diagnosis.cause, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
     main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
-        return () if main_finding is None or helped else (main_finding.advice,)
-    if cause == "placement":
-        if helped:
-            return ()
-        tried = [c for c in candidates if c.kind == "placement" and c.proved and c.name != now]
-        if not tried:
-            return (
-                main_finding.advice
-                if main_finding is not None
-                else "Try other placements of the ranks.",
-            )
-        return (placements_do_not_help(len(tried)),)
+        return () if main_finding is None or effective else (main_finding.advice,)
     if cause == "slow-link" and diagnosis.slow_links:
         shown = diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
         return (check_cables(shown, single=len(diagnosis.slow_links) == 1),)
+    tried = [c for c in candidates if c.kind == kind and c.proved and c.name != now]
+    if cause == "placement":
+        if effective:
+            return ()
+        if tried:
+            return (placements_do_not_help(len(tried)),)
+    elif tried and cause in ("routing", "pattern"):
+        if any(c.kind == kind for c in effective):
+            return ()
+        return (f"{NONE_HELPS[cause].format(len(tried))}.",)
     if main_finding is None:
         return ()
+    advice = [main_finding.advice]
+    removed = any(s.cause == cause and s.removed is not None for s in diagnosis.shares)
+    if diagnosis.waterfall and not removed:
+        advice.append(NOT_SIMULATED)
     where = [link.name for link in main_finding.links[:3]] if cause == "other-traffic" else []
-    return (main_finding.advice, links_to_avoid(where)) if where else (main_finding.advice,)
-
-
-def gain(candidate: Candidate, before: Candidate) -> float:
-    """Share of the time that a candidate saves."""
-    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
+    return (*advice, links_to_avoid(where)) if where else tuple(advice)
 
 
 def saves(candidate: Candidate, before: Candidate) -> str:
     """The gain of a candidate, proved by re-simulation."""
-    text = f"{percent(gain(candidate, before))} less time by re-simulation"
+    text = f"{percent(gain_of(candidate, before).mean)} less time by re-simulation"
     if candidate.gain_low is None or candidate.gain_high is None:
         return text
     low, high = (percent(bound) for bound in (candidate.gain_low, candidate.gain_high))
     if low == high:
         return text
-    return f"{text} ({low} to {high}, for the possible rates within hosts)"
+    return f"{text} ({low} to {high} in repetitions and with other engine settings)"
 
 
 def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:
@@ -242,7 +285,8 @@ def operators_could(candidate: Candidate, before: Candidate) -> str:
 def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
     """Candidates that take more time."""
     worse = [
-        f"{c.name} ({percent(-gain(c, before))} more time by re-simulation)" for c in candidates
+        f"{c.name} ({percent(-gain_of(c, before).mean)} more time by re-simulation)"
+        for c in candidates
     ]
     return f"These make it worse: {', '.join(worse)}."
 
@@ -266,6 +310,16 @@ def check_cables(names: Sequence[str], *, single: bool) -> str:
     return (
         f"Ask the operators to check the {which} {'; '.join(names)} (speed, width, error "
         f"counters); avoid {them} until then."
+    )
+
+
+def may_help(candidate: Candidate, before: Candidate) -> str:
+    """A change that gains as the scenario states the engine, but loses with other settings."""
+    gain = gain_of(candidate, before)
+    what = candidate.action or f"Placement {candidate.name}."
+    return (
+        f"Uncertain: {what} This saves {percent(gain.mean)} by re-simulation, but with other "
+        f"engine settings it takes {percent(-gain.low)} more time: calibrate them, or try it."
     )
 
 

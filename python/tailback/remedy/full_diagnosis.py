@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis import Diagnosis, diagnose_cause
+from tailback.diagnosis import Diagnosis, weigh_causes
 from tailback.evaluate import Evaluate
 from tailback.io.progress import Progress
 from tailback.remedy.advice import recommend
 from tailback.remedy.proposal import RemedyContext
-from tailback.remedy.search import find_remedy
+from tailback.remedy.search import diagnose_and_cure
 from tailback.run.run import Run
 from tailback.traffic.program import Program
 
@@ -49,7 +49,7 @@ def diagnose(
     Raises:
         RunError: ``seeds`` is below 1, or the run has no observed job.
     """
-    diagnosis = diagnose_cause(
+    causes = weigh_causes(
         run,
         evaluate,
         placements=placements,
@@ -59,12 +59,12 @@ def diagnose(
         program=program,
     )
     if evaluate is None:
+        diagnosis = causes.diagnosis()
         remedy = recommend(run, diagnosis, [], files=files, commands=commands)
-    else:
-        context = RemedyContext(
-            evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds
-        )
-        remedy = find_remedy(
-            run, diagnosis, context, seeds=seeds, progress=progress, files=files, commands=commands
-        ).remedy
-    return diagnosis.model_copy(update={"remedy": remedy})
+        return diagnosis.model_copy(update={"remedy": remedy})
+    context = RemedyContext(
+        evaluate, quick, placements or {}, program=program, rules=rules, kinds=kinds
+    )
+    return diagnose_and_cure(
+        causes, context, seeds=seeds, progress=progress, files=files, commands=commands
+    )[0]

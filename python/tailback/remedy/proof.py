@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from tailback.diagnosis.model import Candidate, Status
+from tailback.diagnosis.model import Candidate, Gain, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
-from tailback.remedy.proposal import Proposal
+from tailback.remedy.proposal import Proposal, RemedyContext
 from tailback.run.run import Run
-from tailback.scenario.engine import LocalRates
 
 MIN_GAIN = 0.02
 """Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest
@@ -259,13 +258,38 @@ def congested_hops(run: Run) -> float | None:
     return float(truth["observed_congested_packets"].sum()) / packets if packets > 0 else 0.0
 
 
-def is_improvement(candidate: Candidate, before: Candidate) -> bool:
+def gains_as_stated(candidate: Candidate, before: Candidate) -> bool:
     """Whether it gains :data:`MIN_GAIN` on average and its slowest repetition beats all before."""
     if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
     gain = 1.0 - candidate.elapsed_ps / before.elapsed_ps
+    return gain >= MIN_GAIN and candidate.high_ps < before.low_ps
+
+
+def is_improvement(candidate: Candidate, before: Candidate) -> bool:
+    """Whether it gains so much as the scenario states the engine, and gains with other settings."""
     certain = candidate.gain_low is None or candidate.gain_low > 0
-    return gain >= MIN_GAIN and candidate.high_ps < before.low_ps and certain
+    return certain and gains_as_stated(candidate, before)
+
+
+def improvements(
+    candidates: Sequence[Candidate], unchanged: str
+) -> tuple[Candidate | None, list[Candidate]]:
+    """The unchanged run, if it was simulated, and the candidates that help, best first."""
+    before = next((c for c in candidates if c.name == unchanged and c.proved), None)
+    if before is None:
+        return None, []
+    better = [c for c in candidates if c.name != unchanged and is_improvement(c, before)]
+    return before, sorted(better, key=fastest_first)
+
+
+def gain_of(candidate: Candidate, before: Candidate) -> Gain:
+    """Share of the time that a candidate saves, with its range."""
+    low, high = candidate.gain_low, candidate.gain_high
+    if low is None or high is None:
+        low = 1.0 - candidate.high_ps / before.low_ps
+        high = 1.0 - candidate.low_ps / before.high_ps
+    return Gain(1.0 - candidate.elapsed_ps / before.elapsed_ps, low, high)
 
 
 def with_gain_intervals(
@@ -273,45 +297,55 @@ def with_gain_intervals(
     candidates: Sequence[Candidate],
     before: Candidate,
     changes: Mapping[str, Change],
-    evaluate: Evaluate,
+    context: RemedyContext,
 ) -> list[Candidate]:
-    """The candidates with the gains of the best of each kind at other rates within hosts.
+    """The candidates, with the range of the gains of the best of each kind.
 
-    These rates are rarely known, and a placement that keeps messages within hosts gains more the
-    higher they are. The unchanged run and the fastest candidate of each kind are simulated at both
-    bounds. If a candidate then gains nothing, the next one is simulated too. Candidates do not
-    change if every host has one rank, or if the rates have no error.
+    A gain is the difference between two simulations with the same random choices and the same
+    engine settings: those of the scenario in every repetition, and the engines of the context. If a
+    candidate gains nothing with one of them, the next one is simulated too.
 
     Args:
         run: The observed run.
         candidates: The proved candidates.
         before: The unchanged run.
         changes: The change of each candidate, by name.
-        evaluate: Simulates a change packet by packet.
+        context: How to simulate, and with which other engine settings.
     """
-    engine = run.scenario.engine
-    bounds: tuple[LocalRates, ...] = ("low", "high")
-    if engine.local_rates("low") == engine.local_rates("high") or not _shares_hosts(run):
-        return list(candidates)
+    evaluate, engines = context.evaluate, _engines_that_matter(run, context.engines)
 
-    def times(change: Change) -> list[int]:
-        varied = [replace(change, variation=EngineVariation(local_rates=it)) for it in bounds]
+    def times(change: Change, repetitions: int) -> list[int]:
+        varied = [
+            *(replace(change, seed_offset=n, measure=n == 0) for n in range(repetitions)),
+            *(replace(change, variation=engine) for engine in engines),
+        ]
         announce(evaluate, varied)
         return [evaluate(variant).elapsed_ps for variant in varied]
 
-    without, bounded, settled = times(Change()), list[Candidate](), set[str]()
+    bounded, settled = list[Candidate](), set[str]()
     for candidate in sorted(candidates, key=fastest_first):
         if candidate.kind in settled or not is_improvement(candidate, before):
             bounded.append(candidate)
             continue
-        gains = [1 - candidate.high_ps / before.low_ps, 1 - candidate.low_ps / before.high_ps]
-        pairs = zip(times(changes[candidate.name]), without, strict=True)
-        gains += [1 - changed / unchanged for changed, unchanged in pairs]
+        repetitions = min(candidate.repetitions, before.repetitions)
+        pairs = zip(
+            times(changes[candidate.name], repetitions), times(Change(), repetitions), strict=True
+        )
+        gains = [1 - changed / unchanged for changed, unchanged in pairs]
         update = {"gain_low": min(gains), "gain_high": max(gains)}
         bounded.append(candidate.model_copy(update=update))
         if is_improvement(bounded[-1], before):
             settled.add(candidate.kind)
     return bounded
+
+
+def _engines_that_matter(run: Run, engines: Sequence[EngineVariation]) -> list[EngineVariation]:
+    """The engines, without those that differ only in rates that no message of the job has."""
+    section = run.scenario.engine
+    if section.local_rates("low") != section.local_rates("high") and _shares_hosts(run):
+        return list(engines)
+    apart = [replace(engine, local_rates="as-is") for engine in engines]
+    return [engine for engine in dict.fromkeys(apart) if engine != EngineVariation()]
 
 
 def _shares_hosts(run: Run) -> bool:

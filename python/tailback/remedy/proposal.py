@@ -9,13 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.diagnosis.model import Diagnosis, Kind
-from tailback.evaluate import Change, Evaluate
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.placement.variant import PlacementVariant
 from tailback.registry import Registry
 from tailback.run.run import Run
 from tailback.traffic.program import Program
 
 Placements = Mapping[str, NDArray[np.uint32]]
+
+RATES_WITHIN_HOSTS = EngineVariation(local_rates="low"), EngineVariation(local_rates="high")
+"""The bounds of the rates within hosts, which are rarely known: a placement that keeps messages
+within hosts gains more the higher they are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ class RemedyContext:
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
         variants: How the placements to try were computed, by name, if known.
+        engines: Other engine settings with which the best candidates are simulated.
         floor_ps: Time of the run without contention. Rates are then only tried if they could still
             be faster than the placements. 0 tries them in any case.
     """
@@ -68,6 +73,7 @@ class RemedyContext:
     rules: Sequence[str] = ()
     kinds: frozenset[str] | None = None
     variants: Mapping[str, PlacementVariant] = field(default_factory=dict)
+    engines: Sequence[EngineVariation] = RATES_WITHIN_HOSTS
     floor_ps: int = 0
 
 

@@ -18,7 +18,7 @@ _RULES = {
 
 @REMEDIES.register("routing")
 def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
-    """Adaptive routing, VC routing, or another rule of the topology, if not in use."""
+    """Adaptive, VC or static routing, or another rule of the topology, if not in use."""
     now = run.scenario.engine.routing
     rule = run.scenario.fabric.routes
     proposals = []
@@ -41,6 +41,15 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
                 "Let the first packet of each message choose its path by local load (VC routing; "
                 "Birk and Zdornov, 2009); packets stay in order.",
                 f"switches have {run.scenario.engine.vc_entries} entries for virtual circuits",
+            )
+        )
+    if now != "deterministic":
+        proposals.append(
+            Proposal(
+                "routing",
+                "static-routing",
+                Change(routing="deterministic"),
+                f"Turn off {now} routing: give all packets of a source and destination one path.",
             )
         )
     for name in context.rules:

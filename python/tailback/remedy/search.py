@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from tailback.diagnosis.model import SAME_PROGRAM, Candidate, Diagnosis, Remedy, Status
+from tailback.diagnosis.model import (
+    SAME_PROGRAM,
+    Candidate,
+    Cause,
+    Diagnosis,
+    Gain,
+    Kind,
+    Remedy,
+    Status,
+)
+from tailback.diagnosis.verdict import WeighedCauses
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate
 from tailback.io.progress import Progress
@@ -13,6 +24,8 @@ from tailback.remedy.advice import recommend
 from tailback.remedy.proof import (
     current_placement,
     fastest_first,
+    gain_of,
+    improvements,
     is_improvement,
     not_simulated,
     prove,
@@ -25,6 +38,13 @@ from tailback.run.run import Run
 from tailback.stages import stage
 from tailback.units import format_time, percent
 
+CAUSE_OF_KIND: Mapping[Kind, Cause] = {
+    "pattern": "pattern",
+    "placement": "placement",
+    "routing": "routing",
+}
+"""The cause that each kind of remedy removes. Explicit rates and combinations remove several."""
+
 
 @dataclass(frozen=True, eq=False)
 class RemedySearch:
@@ -34,11 +54,33 @@ class RemedySearch:
         remedy: What to do; None if there is nothing.
         candidates: The candidates, best first.
         changes: Each candidate as a change, by name.
+        improvements: The candidates that help, best first.
+        before: The unchanged run, simulated as the candidates are; None if it was not.
     """
 
     remedy: Remedy | None = None
     candidates: tuple[Candidate, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
+
+    improvements: tuple[Candidate, ...] = ()
+    before: Candidate | None = None
+
+    @property
+    def gains(self) -> dict[Cause, Gain]:
+        """What the best change gains that removes each cause, if it helps."""
+        gains: dict[Cause, Gain] = {}
+        for candidate in self.improvements:
+            if self.before is not None and candidate.kind in CAUSE_OF_KIND:
+                gains.setdefault(CAUSE_OF_KIND[candidate.kind], gain_of(candidate, self.before))
+        return gains
+
+    @property
+    def best(self) -> tuple[str, float]:
+        """Name and gain of the change that gains most; no name if none helps."""
+        if self.before is None or not self.improvements:
+            return "", 0.0
+        first = self.improvements[0]
+        return first.name, gain_of(first, self.before).mean
 
     def change(self, remedy: Remedy) -> Change | None:
         """A recommended remedy as a change to simulate; None if it is only advice."""
@@ -88,9 +130,32 @@ def find_remedy(
             (_reject_impossible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first
         )
     remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
+    before, better = improvements(candidates, current_placement(run))
     return RemedySearch(
-        remedy, tuple(candidates), {proposal.name: proposal.change for proposal in proposals}
+        remedy,
+        tuple(candidates),
+        {proposal.name: proposal.change for proposal in proposals},
+        tuple(better),
+        before,
     )
+
+
+def diagnose_and_cure(
+    causes: WeighedCauses, context: RemedyContext, **options: Any
+) -> tuple[Diagnosis, RemedySearch]:
+    """The diagnosis of a run and the search for its remedy, whose gains it states.
+
+    Args:
+        causes: The evidence of the run, and what each cause costs.
+        context: Inputs of the search.
+        options: As those of :func:`find_remedy`.
+    """
+    run = causes.evidence.run
+    search = find_remedy(run, causes.diagnosis(), context, **options)
+    diagnosis = causes.diagnosis(search.gains, search.best)
+    said = {name: options[name] for name in ("files", "commands") if name in options}
+    remedy = recommend(run, diagnosis, search.candidates, **said)
+    return diagnosis.model_copy(update={"remedy": remedy}), search
 
 
 def _reject_impossible(candidate: Candidate, ideal_ps: int) -> Candidate:
@@ -157,7 +222,7 @@ def _try_proposals(
     )
     if before is not None:
         changes = {proposal.name: proposal.change for proposal in (*proposals, *combined)}
-        proved = with_gain_intervals(run, proved, before, changes, context.evaluate)
+        proved = with_gain_intervals(run, proved, before, changes, context)
     return [*sorted(proved, key=fastest_first), *left_out, *not_applicable]
 
 

@@ -147,6 +147,9 @@ def make_simulation(
         }
         if change.variation is not None:
             changes |= _varied_settings(prepared.scenario, change.variation)
+            if change.rates is not None:
+                # Explicit rates need a queue per destination, which a variation leaves as it is.
+                changes.pop("injection", None)
         if change.fair_adapters:
             changes["injection"] = "round-robin"
         if change.network == "instant":

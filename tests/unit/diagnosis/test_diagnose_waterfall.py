@@ -16,9 +16,11 @@ from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit
 from tailback.diagnosis.verdict import cost_shares, diagnose_cause, unexplained
 from tailback.diagnosis.waterfall import (
+    ADAPTIVE,
     CLEARLY_FASTER,
+    Spreading,
     Waterfall,
-    _best_rule,
+    _best_spreadings,
     build_waterfall,
     overshoot_share,
     unexplained_share,
@@ -119,22 +121,30 @@ def test_a_lone_cause_is_removed_from_everything() -> None:
     assert shares["placement"].removed == 0.0
 
 
+STATIC = Spreading("deterministic")
+
+
 @pytest.mark.parametrize(
-    ("times", "rule"),
+    ("times", "own", "rule"),
     [
-        ({"": 1000, "ugal": 979, "valiant": 990}, "ugal"),
-        ({"": 1000, "ugal": 981, "valiant": 990}, None),
-        ({"": 1000, "valiant": 900, "ugal": 900}, "ugal"),
+        ({"": 1000, "static": 990, "ugal": 979, "valiant": 990}, ADAPTIVE, "ugal"),
+        ({"": 1000, "static": 990, "ugal": 981, "valiant": 990}, ADAPTIVE, None),
+        ({"": 1000, "static": 990, "ugal": 900, "valiant": 900}, ADAPTIVE, "ugal"),
+        ({"": 1000, "static": 370, "ugal": 900, "valiant": 900}, STATIC, None),
     ],
 )
-def test_another_rule_must_spread_clearly_better(times: dict[str, int], rule: str | None) -> None:
+def test_another_routing_must_spread_clearly_better(
+    times: dict[str, int], own: Spreading, rule: str | None
+) -> None:
     run = placement_run()
 
     def evaluate(change: Change) -> Run:
-        return timed(run, times[change.rule or ""])
+        key = "static" if change.routing == "deterministic" else change.rule or ""
+        return timed(run, times[key])
 
     by_times: Evaluate = evaluate
-    assert _best_rule(by_times, [name for name in times if name], None) == rule
+    by_own_rule, by_any_rule = _best_spreadings(by_times, ["ugal", "valiant"], None)
+    assert by_own_rule == own and by_any_rule.rule == rule
 
 
 def test_what_is_unexplained_is_charged_once() -> None:

@@ -186,12 +186,16 @@ def test_phases_that_ranks_drift_into_are_kept_apart(
     place = scenario["job"][0].get("placement", "block")
     diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", place, "--remedy", "pattern")
     tried = candidates(diagnosis)
-    assert diagnosis["chances"]["pattern"] > 0.5 and diagnosis["remedy"]["name"] == name
-    assert diagnosis["remedy"]["gain"] > 0.1 and says in " ".join(diagnosis["remedy"]["actions"])
+    assert diagnosis["chances"]["pattern"] > 0.5
+    text = " ".join(diagnosis["remedy"]["actions"])
+    # It is the remedy if it also gains with other settings of the engine.
+    is_sure = tried[name]["gain_low"] > 0
+    assert (diagnosis["remedy"]["name"] == name) is is_sure is ("Uncertain" not in text)
+    assert tried[name]["gain_high"] > 0.1 and says in text
     assert tried[name]["estimate_ps"] > 0
     # Its name, its time by both models and its gain are in the report as well.
     page = (tmp_path / "out" / "report.html").read_text()
-    assert name in page and "Recommended." in page
+    assert name in page and ("Recommended." in page) is is_sure
 
 
 def test_adaptive_and_vc_routing_are_proved(
@@ -229,11 +233,11 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     assert set(other_rules(parse(scenario))) == {"valiant", "ugal"}
     diagnosis, _ = diagnosed(tmp_path, scenario, capsys, "--method", "block")
     bar = next(bar for bar in diagnosis["waterfall"] if bar["name"] == "routing")
-    assert bar["delta_ps"] == 0 and "already" in bar["meaning"]
+    assert bar["delta_ps"] == 0 and "spreads the traffic better" in bar["meaning"]
     share = next(share for share in diagnosis["shares"] if share["cause"] == "routing")
     assert share["charged"] == 0 and share["removed"] > 0.1
     assert diagnosis["chances"]["capacity"] == pytest.approx(diagnosis["chances"]["placement"])
-    assert "Another routing saves" in diagnosis["headline"]
+    assert "ugal-routes saves most" in diagnosis["headline"]
     tried = candidates(diagnosis)
     assert diagnosis["remedy"]["name"] in ("valiant-routes", "ugal-routes")
     assert tried[diagnosis["remedy"]["name"]]["elapsed_ps"] < 0.9 * diagnosis["remedy"]["before_ps"]
@@ -265,7 +269,7 @@ def test_even_spreading_is_advised_beside_detours(rule: str) -> None:
     run, evaluate = simulate(prepared), make_evaluate(prepared)
     without = diagnose_cause(run, evaluate, seeds=1)
     routing = next(bar for bar in without.waterfall if bar.name == "routing")
-    assert routing.delta_ps == 0 and "already" in routing.meaning
+    assert routing.delta_ps == 0 and "spreads the traffic better" in routing.meaning
     asked = diagnose_cause(run, evaluate, rules=rules, seeds=1)
     bars = {bar.name: bar for bar in asked.waterfall}
     quickest = min(

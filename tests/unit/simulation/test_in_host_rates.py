@@ -238,11 +238,11 @@ def test_a_gain_covers_errors_of_host_rates() -> None:
         remedy(local_rate=f"{each} Gb/s", memory_rate=f"{together} Gb/s")
         for each, together in ((40, 100), (160, 1600))
     ]
-    assert all(stated.gain_low is None for _, stated in bounds)
+    assert all(exact.gain_low == exact.gain_high == stated.gain for stated, exact in bounds)
     low, high = (stated.gain for stated, _ in bounds)
     assert low < assumed.gain < high
     assert (candidate.gain_low, candidate.gain_high) == (low, high)
-    says = f"({percent(low)} to {percent(high)}, for the possible rates within hosts)"
+    says = f"({percent(low)} to {percent(high)} in repetitions and with other engine settings)"
     assert says in assumed.action
 
 
