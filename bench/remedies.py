@@ -38,7 +38,7 @@ from tailback.units import percent
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
 SEEDS = 2
-KINDS = ("placement", "pattern", "routing", "rate-control", "combined")
+KINDS = ("placement", "pattern", "routing", "rate-control", "repair", "combined")
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,11 @@ Times = Literal["expected", "measured"]
 """Source of the times: a simulation, subject to model error, or a measurement."""
 
 
-Kind = Literal["placement", "pattern", "routing", "rate-control", "combined"]
+Kind = Literal["placement", "pattern", "routing", "rate-control", "repair", "combined"]
 """What a remedy changes: where ranks run, how the program communicates, how packets are routed,
-how fast adapters send, or two of these together."""
+how fast adapters send, slow cables, or two of these together."""
 
-SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control"})
+SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control", "repair"})
 """Kinds that do not change the program, so its ideal time is a lower bound for them too."""
 
 

@@ -35,7 +35,7 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "placement": "placement",
     "routing": "routing",
     "other-traffic": "placement",
-    "slow-link": "placement",
+    "slow-link": "repair",
 }
 """The kind of remedy that removes each cause. Other kinds may help as well."""
 
@@ -228,6 +228,8 @@ def _advice(
     if cause == "undetermined":
         return () if main_finding is None or effective else (main_finding.advice,)
     if cause == "slow-link" and diagnosis.slow_links:
+        if any(c.kind == kind for c in effective):
+            return ()
         shown = diagnosis.slow_links[:AVOIDED_LINKS_SHOWN]
         return (check_cables(shown, single=len(diagnosis.slow_links) == 1),)
     tried = [c for c in candidates if c.kind == kind and c.proved and c.name != now]
@@ -272,13 +274,16 @@ def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = 
 
 def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool) -> tuple[str, ...]:
     """Advice to change the program or the network, its gain, and what it assumes."""
-    who = "For the network's operators: " if by_operators else ""
+    asked = candidate.kind == "repair"  # Its action names the operators.
+    who = "For the network's operators: " if by_operators and not asked else ""
     assumed = (f"This assumes that {candidate.assumes}.",) if candidate.assumes else ()
     return f"{who}{candidate.action}", f"This takes {saves(candidate, before)}.", *assumed
 
 
 def operators_could(candidate: Candidate, before: Candidate) -> str:
     """Advice on a remedy that the operators of the network could apply."""
+    if candidate.kind == "repair":
+        return f"{candidate.action} Repaired, the run takes {saves(candidate, before)}."
     return f"The network's operators could use {candidate.name}: {saves(candidate, before)}."
 
 

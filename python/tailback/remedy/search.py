@@ -42,6 +42,7 @@ CAUSE_OF_KIND: Mapping[Kind, Cause] = {
     "pattern": "pattern",
     "placement": "placement",
     "routing": "routing",
+    "repair": "slow-link",
 }
 """The cause that each kind of remedy removes. Explicit rates and combinations remove several."""
 

@@ -382,7 +382,8 @@ def test_buffers_account_for_losses_beyond_model_error() -> None:
 
 
 def test_every_kind_of_remedy_is_registered() -> None:
-    assert REMEDIES.names() == ["collectives", "pattern", "placement", "rate-control", "routing"]
+    kinds = ["collectives", "pattern", "placement", "rate-control", "repair", "routing"]
+    assert REMEDIES.names() == kinds
 
 
 def evaluator(run: Run, times: dict[str, int], asked: list[Change]) -> Any:
