@@ -119,7 +119,7 @@ def run(
       bursts:h02-h22*3,0.4s/0.6s
 
     \b
-    The same run with the remedy of its diagnosis, and whether it kept its promise:
+    The same run with the remedy of its diagnosis, and whether the gain is as predicted:
       tailback diagnose case --out diagnosis
       tailback lab run --out after --like case --remedy diagnosis -- PROGRAM
       tailback confirm diagnosis after

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -36,7 +35,7 @@ def read_diagnosis(folder: Path) -> Diagnosis:
     """
     file = folder / "diagnosis.json"
     if not is_diagnosis(folder):
-        raise RunError("is no diagnosis", file=folder, remedy="name what diagnose --out wrote")
+        raise RunError("is no diagnosis", file=folder, remedy="name a folder that diagnose wrote")
     read_manifest(folder).check(file.name)
     try:
         return Diagnosis.model_validate_json(content(file, RunError))
@@ -46,14 +45,8 @@ def read_diagnosis(folder: Path) -> Diagnosis:
         ) from None
 
 
-def read_measured_tables(
-    folder: Path, names: Sequence[str] = tuple(TABLES)
-) -> dict[str, pl.DataFrame] | None:
+def read_measured_tables(folder: Path) -> dict[str, pl.DataFrame] | None:
     """Tables of the measured run of a diagnosis; None without.
-
-    Args:
-        folder: The folder of the diagnosis.
-        names: Names of the tables to read.
 
     Raises:
         RunError: A table is damaged or was changed.
@@ -62,7 +55,7 @@ def read_measured_tables(
         return None
     manifest = read_manifest(folder)
     out = {}
-    for name in names:
+    for name in TABLES:
         path = folder / "measured" / f"{name}.parquet"
         manifest.check(f"measured/{path.name}")
         out[name] = read_table(path, error=RunError, remedy=DIAGNOSE_AGAIN)
