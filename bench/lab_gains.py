@@ -13,8 +13,8 @@ error        predicted minus measured gain
 harm         whether the mean of the runs with the remedy is slower than the run without
 
 A case takes two minutes on two cores. Those that ``--keep`` finds in its folder are not run again.
-Other work on the machine disturbs the runs as it would disturb any network whose switches share a
-processor.
+Runs in the lab have priority over other programs, which still disturb them: ``noise`` is the share
+of the time by which computation, and waits for it, grew with the remedy, which is no effect of it.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Gain:
         outcome: Of ``tailback confirm``, with all runs.
         cost: Whether the saved time agrees with the cost of the cause.
         harm: Whether the runs with the remedy are slower.
+        noise: Share of the time without the remedy by which computation, and waits for it, are
+            longer with it: not an effect of the placement.
     """
 
     number: int
@@ -77,6 +79,7 @@ class Gain:
     outcome: str = ""
     cost: str = ""
     harm: bool = False
+    noise: float = 0.0
 
 
 def drawn(seed: int, number: int) -> tuple[str, tuple[int, int, int]]:
@@ -87,9 +90,14 @@ def drawn(seed: int, number: int) -> tuple[str, tuple[int, int, int]]:
     return f"placement:{detail}", dice.choice(HALOS)
 
 
+FIRST = ("chrt", "--rr", "1")
+"""Prefix of runs in the lab: its hosts do not wait for other programs of the machine."""
+
+
 def _tailback(*arguments: object) -> None:
+    before = FIRST if arguments[0] == "lab" else ()
     done = subprocess.run(
-        [sys.executable, "-m", "tailback", *map(str, arguments)],
+        [*before, sys.executable, "-m", "tailback", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -164,6 +172,12 @@ def judge(seed: int, number: int, case: Path) -> Gain:
         checked.outcome,
         checked.cost.verdict if checked.cost is not None else "",
         measured.value < 0,
+        sum(
+            part.after_ps - part.before_ps
+            for part in checked.parts
+            if part.name in ("computation", "waits for computation")
+        )
+        / checked.before_ps,
     )
 
 
@@ -186,7 +200,7 @@ def bench(seed: int, runs: int, folder: Path) -> list[Gain]:
 
 HEAD = (
     "| case | placement | verdict | predicted | measured, 3 runs | each | covered | error | "
-    "confirm | cost | harm |\n|---:|---|---|---|---|---|---|---:|---|---|---|"
+    "confirm | cost | harm | noise |\n|---:|---|---|---|---|---|---|---:|---|---|---|---:|"
 )
 
 
@@ -199,7 +213,7 @@ def _row(gain: Gain) -> str:
     """A line of the table."""
     cells = [str(gain.number), gain.cause.partition(":")[2], gain.verdict]
     if gain.predicted is None or gain.measured is None or gain.error is None:
-        cells += ["no remedy", *["–"] * 7]
+        cells += ["no remedy", *["–"] * 8]
     else:
         cells += [
             _interval(gain.predicted),
@@ -210,6 +224,7 @@ def _row(gain: Gain) -> str:
             gain.outcome,
             gain.cost,
             "YES" if gain.harm else "no",
+            f"{100 * gain.noise:+.0f}",
         ]
     return f"| {' | '.join(cells)} |"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tailback.errors import RunError, known_keywords
 from tailback.evidence import measure
 from tailback.evidence.iterations import CallSequence
-from tailback.inference.confirmation import Confirmation, RecordedTimes, confirm_gain
+from tailback.inference.confirmation import Confirmation, MeasuredTimes, confirm_gain
 from tailback.io.manifest import require_unchanged
 from tailback.sources.diagnosis_folder import (
     DIAGNOSE_AGAIN,
@@ -43,12 +43,12 @@ def confirm(before: str | Path, after: str | Path | Sequence[str | Path]) -> Con
         raise RunError("no recording with the remedy", remedy="give one or more")
     return confirm_gain(
         diagnosis,
-        _recorded_times(Path(before)),
-        [_recorded_times(Path(recording)) for recording in recordings],
+        _measured_times(Path(before)),
+        [_measured_times(Path(recording)) for recording in recordings],
     )
 
 
-def _recorded_times(path: Path) -> RecordedTimes:
+def _measured_times(path: Path) -> MeasuredTimes:
     """Measured times of a recording, or of the run of a diagnosis."""
     if is_diagnosis(path):
         measured, tables = read_diagnosis(path).measured, read_measured_tables(path)
@@ -64,4 +64,4 @@ def _recorded_times(path: Path) -> RecordedTimes:
         run = measure(path) if case is None else measure(case.trace, rank_file=case.rankfile)
         measured, tables = run.measured, run.tables
     hosts = tables["hosts"].sort("rank")["host"].to_list()
-    return RecordedTimes(measured, CallSequence.of(tables["calls"], measured.n_ranks), hosts)
+    return MeasuredTimes(measured, CallSequence.of(tables["calls"], measured.n_ranks), hosts)

@@ -31,11 +31,10 @@ def confirm(before: Path, after: tuple[Path, ...], form: str) -> int:
     BEFORE is the diagnosis of a recorded run. AFTER is a recording of the same program with the
     remedy, or its diagnosis; several show how much runs differ.
 
-    The gain is confirmed (exit code 0) if the 95 % interval of the predicted minus the measured
-    gain contains 0, and refuted (1) if it does not, or if the run is certainly slower. Nothing can
-    be said (3) without a prediction, for different programs or ranks, if a single AFTER repeats
-    fewer than 24 iterations, or if the interval of the measured gain contains both 0 and the
-    predicted gain.
+    The gain is refuted (exit code 1) if the 95 % interval of the predicted minus the measured gain
+    does not contain 0, or that of the measured gain is below 0. Else it is confirmed (0) if the
+    latter is above 0. Nothing can be said (3) if it contains 0, without a prediction, for different
+    programs or ranks, or if a single AFTER repeats fewer than 24 iterations.
 
     \b
     tailback confirm diagnosis after

@@ -88,10 +88,10 @@ class Confirmation(FrozenModel):
     Gains are shares of the measured time without the remedy; intervals are 95 %.
 
     Attributes:
-        outcome: ``confirmed``: the difference of the predicted and the measured gain may be 0, and
-            the run with the remedy is not certainly slower; ``refuted``: otherwise;
-            ``undetermined``: there is no prediction, the recordings cannot be compared, or the
-            interval of the measured gain has both 0 and the predicted gain in it.
+        outcome: ``refuted``: the interval of the difference of predicted and measured gain does not
+            contain 0, or the run with the remedy is certainly slower; ``confirmed``: neither, and
+            the run with the remedy is certainly faster; ``undetermined``: otherwise, without a
+            prediction, or if the recordings cannot be compared.
         reason: Why nothing can be said; empty unless ``undetermined``.
         remedy: Name of the recommended remedy; empty if none was recommended.
         cause: Verdict of the diagnosis.
@@ -129,7 +129,7 @@ class Confirmation(FrozenModel):
 
 
 @dataclass(frozen=True)
-class RecordedTimes:
+class MeasuredTimes:
     """Measured times of one recording.
 
     Attributes:
@@ -144,7 +144,7 @@ class RecordedTimes:
 
 
 def confirm_gain(
-    diagnosis: Diagnosis, before: RecordedTimes, after: Sequence[RecordedTimes]
+    diagnosis: Diagnosis, before: MeasuredTimes, after: Sequence[MeasuredTimes]
 ) -> Confirmation:
     """Compare the predicted gain of a remedy with the measured one.
 
@@ -162,11 +162,12 @@ def confirm_gain(
     outcome: Outcome = "undetermined"
     if measured is not None and predicted is not None and not reason:
         difference = _difference(predicted, measured)
-        if measured.low <= 0 <= measured.high and measured.low <= predicted.value <= measured.high:
-            reason = "the measured gain may be none as well as the predicted one"
+        if measured.high < 0 or not difference.low <= 0 <= difference.high:
+            outcome = "refuted"
+        elif measured.low > 0:
+            outcome = "confirmed"
         else:
-            agree = difference.low <= 0 <= difference.high and measured.high >= 0
-            outcome = "confirmed" if agree else "refuted"
+            reason = "the measured gain may be none as well as the predicted one"
     return Confirmation(
         outcome=outcome,
         reason=reason,
@@ -186,7 +187,7 @@ def confirm_gain(
 
 
 def _why_not_applied(
-    diagnosis: Diagnosis, before: RecordedTimes, after: Sequence[RecordedTimes]
+    diagnosis: Diagnosis, before: MeasuredTimes, after: Sequence[MeasuredTimes]
 ) -> str:
     """Why the runs cannot show what the remedy gains; empty if they can."""
     remedy = diagnosis.remedy
@@ -201,7 +202,7 @@ def _why_not_applied(
 
 
 def _measured_gain(
-    before: RecordedTimes, after: Sequence[RecordedTimes]
+    before: MeasuredTimes, after: Sequence[MeasuredTimes]
 ) -> tuple[str, Estimate | None, int, int]:
     """Why runs cannot be compared; else the gain, iterations, and the length of blocks."""
     for run in after:
@@ -309,7 +310,7 @@ def _difference(predicted: Estimate, measured: Estimate) -> Estimate:
     )
 
 
-def _parts(before: RecordedTimes, after: Sequence[RecordedTimes]) -> list[PartChange]:
+def _parts(before: MeasuredTimes, after: Sequence[MeasuredTimes]) -> list[PartChange]:
     shown = {part for parts in GROUPS.values() for part in parts}
     groups = {**GROUPS, "other": tuple(part for part in PARTS if part not in shown)}
     return [

@@ -130,8 +130,9 @@ def predicted_gain(remedy: Remedy, measured: Measured, *, lossy: bool) -> Estima
     difference is due to what the simulation lacks, and recurs with the remedy; the remainder is an
     error that the next run draws anew, log-normal with the standard error of simulated times
     (:mod:`tailback.inference.error_model`) times √(1 − w²). One run does not show w: all values
-    from 0 to 1 are equally likely. The range of the gain over repetitions of the simulation is
-    taken as its 95 % interval, as those of costs are.
+    from 0 to 1 are equally likely. If the simulation takes longer than the run, the difference
+    recurs in proportion to the time that the remedy leaves. The range of the gain over repetitions
+    of the simulation is taken as its 95 % interval, as those of costs are.
 
     Args:
         remedy: A remedy that helps.
@@ -152,5 +153,7 @@ def predicted_gain(remedy: Remedy, measured: Measured, *, lossy: bool) -> Estima
     error = np.exp(model.time_error * np.sqrt(1.0 - shared**2) * normal)
     simulated = remedy.after_ps + spread / (2 * 1.96) * repeated
     lacking = inside - model.usual_ratio * remedy.before_ps
+    if lacking < 0:
+        lacking *= remedy.after_ps / max(remedy.before_ps, 1)
     after = outside + model.usual_ratio * simulated * error + shared * lacking
     return Estimate.of_draws(1.0 - np.maximum(after, outside) / elapsed)

@@ -648,6 +648,10 @@ def test_predicted_gain_is_of_measured_time() -> None:
     longer = predicted_gain(remedy, lasting(remedy.before_ps + lacking), lossy=False)
     after = remedy.after_ps + lacking / 2
     assert longer.value == pytest.approx(1 - after / (remedy.before_ps + lacking), abs=0.01)
+    # What the model has too much was partly time that the remedy is said to save.
+    shorter = predicted_gain(remedy, lasting(remedy.before_ps * 2 // 3), lossy=False)
+    assert 0 < shorter.value < gain.value
+    assert shorter.high == pytest.approx(gain.value, abs=0.01)
     # Times of a lossy network are less certain.
     lossy = predicted_gain(remedy, lasting(remedy.before_ps), lossy=True)
     assert lossy.high - lossy.low > gain.high - gain.low
