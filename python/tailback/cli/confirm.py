@@ -28,17 +28,15 @@ _BAR = 46
 def confirm(before: Path, after: tuple[Path, ...], form: str) -> int:
     """Compare the predicted gain of a remedy with the measured one.
 
-    BEFORE is the diagnosis of a recorded run. AFTER is a recording of the same program with the
-    remedy, or its diagnosis; several show how much runs differ.
+    BEFORE is the diagnosis of a recorded run. AFTER is a recording with the remedy, or its
+    diagnosis; several show how much runs differ.
 
-    The gain is refuted (exit code 1) if the 95 % interval of the predicted minus the measured gain
-    does not contain 0, or that of the measured gain is below 0. Else it is confirmed (0) if the
-    latter is above 0. Nothing can be said (3) if it contains 0, without a prediction, for different
-    programs or ranks, or if a single AFTER repeats fewer than 24 iterations.
+    Exit code 1 (refuted): the 95 % interval of the predicted minus the measured gain excludes 0, or
+    that of the measured gain is below 0. Else 0 (confirmed) if the latter is above 0. Else 3, as
+    without a prediction or comparable runs of 24 iterations.
 
     \b
-    tailback confirm diagnosis after
-    tailback confirm diagnosis after-1 after-2 after-3 --format json
+    tailback confirm diagnosis after-1 after-2 after-3
     """
     confirmation = api_confirm(before, after)
     code = _EXIT[confirmation.outcome]

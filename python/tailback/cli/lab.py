@@ -77,19 +77,19 @@ def up(source: Path, scheme: str | None) -> None:
     "--like",
     type=click.Path(path_type=Path),
     metavar="CASE",
-    help="Repeat the causes and paths of an earlier case, without showing them.",
+    help="Repeat the causes and paths of an earlier case, unshown.",
 )
 @click.option(
     "--rankfile",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Run each rank where this file says: a rank file of a diagnosis, or rank_host.csv.",
+    help="Place the ranks by a rank file or a rank_host.csv.",
 )
 @click.option(
     "--remedy",
     type=click.Path(path_type=Path),
     metavar="DIAGNOSIS",
-    help="Apply the remedy of a diagnosis, which must be a placement.",
+    help="Apply the remedy of a diagnosis, if it is a placement.",
 )
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
@@ -119,8 +119,7 @@ def run(
       bursts:h02-h22*3,0.4s/0.6s
 
     \b
-    The same run with the remedy of its diagnosis, and whether the gain is as predicted:
-      tailback diagnose case --out diagnosis
+    With the remedy of its diagnosis:
       tailback lab run --out after --like case --remedy diagnosis -- PROGRAM
       tailback confirm diagnosis after
     """
