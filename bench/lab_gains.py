@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,7 @@ class Gain:
 
     Attributes:
         number: Number of the case.
-        cause: The placement, as the lab was asked for it.
+        cause: The placement, and the cause beside it, as the lab was asked for them.
         verdict: Cause that the diagnosis names.
         remedy: Name of the recommended placement; empty without.
         predicted: Predicted gain with its interval.
@@ -61,7 +62,8 @@ class Gain:
         covered: Whether the measured gain is in the predicted interval.
         error: Predicted minus measured gain.
         outcome: Of ``tailback confirm``, with all runs.
-        cost: Whether the saved time agrees with the cost of the cause.
+        cost: Whether the interval of the saved time overlaps the range of the cost of the cause.
+        in_cost: Whether the saved time itself is in that range.
         harm: Whether the runs with the remedy are slower.
         noise: Share of the time without the remedy by which computation, and waits for it, are
             longer with it: not an effect of the placement.
@@ -78,16 +80,31 @@ class Gain:
     error: float | None = None
     outcome: str = ""
     cost: str = ""
+    in_cost: bool | None = None
     harm: bool = False
     noise: float = 0.0
 
 
-def drawn(seed: int, number: int) -> tuple[str, tuple[int, int, int]]:
-    """Placement and program of a case: kinds in turn, so that few cases have all."""
+def drawn(seed: int, number: int, *, beside: bool) -> tuple[list[str], tuple[int, int, int]]:
+    """Causes and program of a case: kinds of placement in turn, so that few cases have all.
+
+    Args:
+        seed: Seed of all cases.
+        number: Number of the case.
+        beside: Whether there is another cause beside the placement.
+    """
     dice = random.Random(f"gain {seed} {number}")
     kind = PLACEMENTS[number % len(PLACEMENTS)]
     detail = f"{kind},{dice.randrange(10**6)}" if kind == "random" else kind
-    return f"placement:{detail}", dice.choice(HALOS)
+    program = dice.choice(HALOS)
+    others = [
+        f"slow-cable:l{dice.randrange(4)}-s{dice.randrange(2)}={dice.randint(30, 60)}%",
+        f"cross-traffic:h{dice.randrange(4)}2-h{dice.randrange(4)}2*{dice.randint(1, 3)}",
+        f"imbalance:{dice.randrange(16)}={dice.randint(15, 30) / 10}",
+    ]
+    # A host cannot send to itself: then the next kind of cause.
+    possible = [other for other in others if len(set(re.findall(r"h\d2", other))) != 1]
+    return [f"placement:{detail}", *([dice.choice(possible)] if beside else [])], program
 
 
 FIRST = ("chrt", "--rr", "1")
@@ -116,7 +133,7 @@ def _lab_up(wanted: LabSpec) -> Iterator[None]:
         fabric.take_down(wanted.name)
 
 
-def run_case(seed: int, number: int, name: str, halo: Path, case: Path) -> None:
+def run_case(seed: int, number: int, name: str, halo: Path, case: Path, *, beside: bool) -> None:
     """Run, diagnose, and run again; in a new folder that is the case's at the end.
 
     Args:
@@ -125,15 +142,16 @@ def run_case(seed: int, number: int, name: str, halo: Path, case: Path) -> None:
         name: The lab.
         halo: The program.
         case: Folder of the case.
+        beside: Whether there is another cause beside the placement.
     """
-    cause, program = drawn(seed, number)
+    causes, program = drawn(seed, number, beside=beside)
     fresh = case.with_name(f".{case.name}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir()
     run = ["lab", "run", "--quiet", "--lab", name, "--out"]
     command = ["--", halo, 4, 4, *program]
     before, diagnosis = fresh / "before", fresh / "diagnosis"
-    _tailback(*run, before, "--cause", cause, *command)
+    _tailback(*run, before, *(word for cause in causes for word in ("--cause", cause)), *command)
     _tailback("diagnose", before, "--quiet", "--out", diagnosis)
     if _verdict(fresh)["remedy"]["files"]:
         for rerun in range(RERUNS):
@@ -148,9 +166,11 @@ def _verdict(case: Path) -> dict[str, Any]:
     return {**verdict, "remedy": verdict["remedy"] or {"files": {}}}
 
 
-def judge(seed: int, number: int, case: Path) -> Gain:
+def judge(number: int, case: Path) -> Gain:
     """Compare the gains of one case."""
-    cause, verdict = drawn(seed, number)[0], _verdict(case)["cause"]
+    truth = json.loads((case / "before" / "truth" / "truth.json").read_text())
+    cause = ", ".join(cause["written"].removeprefix("placement:") for cause in truth["causes"])
+    verdict = _verdict(case)["cause"]
     after = sorted(case.glob("after-*"))
     if not after:
         return Gain(number, cause, verdict)
@@ -171,6 +191,9 @@ def judge(seed: int, number: int, case: Path) -> Gain:
         predicted.value - measured.value,
         checked.outcome,
         checked.cost.verdict if checked.cost is not None else "",
+        None
+        if checked.cost is None
+        else checked.cost.low_ps <= checked.cost.saved_ps <= checked.cost.high_ps,
         measured.value < 0,
         sum(
             part.after_ps - part.before_ps
@@ -181,9 +204,10 @@ def judge(seed: int, number: int, case: Path) -> Gain:
     )
 
 
-def bench(seed: int, runs: int, folder: Path) -> list[Gain]:
+def bench(seed: int, runs: int, folder: Path, *, beside: bool) -> list[Gain]:
     """Judge the cases of a seed, and run those that are not in the folder."""
-    cases = {number: folder / f"gain-{seed}-{number}" for number in range(runs)}
+    kind = "beside" if beside else "gain"
+    cases = {number: folder / f"{kind}-{seed}-{number}" for number in range(runs)}
     missing = [number for number, case in cases.items() if not case.is_dir()]
     if missing:
         system.require(system.FABRIC_TOOLS | system.JOB_TOOLS | {"mpicc": "libopenmpi-dev"})
@@ -193,13 +217,13 @@ def bench(seed: int, runs: int, folder: Path) -> list[Gain]:
         wanted = wanted.model_copy(update={"name": f"gains{os.getpid()}"})
         with _lab_up(wanted):
             for number in missing:
-                run_case(seed, number, wanted.name, halo, cases[number])
-                print(_row(judge(seed, number, cases[number])), file=sys.stderr, flush=True)
-    return [judge(seed, number, case) for number, case in cases.items()]
+                run_case(seed, number, wanted.name, halo, cases[number], beside=beside)
+                print(_row(judge(number, cases[number])), file=sys.stderr, flush=True)
+    return [judge(number, case) for number, case in cases.items()]
 
 
 HEAD = (
-    "| case | placement | verdict | predicted | measured, 3 runs | each | covered | error | "
+    "| case | causes | verdict | predicted | measured, 3 runs | each | covered | error | "
     "confirm | cost | harm | noise |\n|---:|---|---|---|---|---|---|---:|---|---|---|---:|"
 )
 
@@ -211,7 +235,7 @@ def _interval(gain: tuple[float, float, float]) -> str:
 
 def _row(gain: Gain) -> str:
     """A line of the table."""
-    cells = [str(gain.number), gain.cause.partition(":")[2], gain.verdict]
+    cells = [str(gain.number), gain.cause, gain.verdict]
     if gain.predicted is None or gain.measured is None or gain.error is None:
         cells += ["no remedy", *["–"] * 8]
     else:
@@ -237,6 +261,7 @@ def summary(gains: list[Gain]) -> dict[str, Any]:
         "runs": len(gains),
         "with_remedy": len(applied),
         "covered": sum(bool(gain.covered) for gain in applied),
+        "in_cost": sum(bool(gain.in_cost) for gain in applied),
         "harm": sum(gain.harm for gain in applied),
         "median_error": median(errors) if errors else None,
         "median_absolute_error": median(map(abs, errors)) if errors else None,
@@ -252,6 +277,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Predicted and measured gains of remedies.")
     parser.add_argument("--runs", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1, help="seed of placements and programs")
+    parser.add_argument(
+        "--beside", action="store_true", help="a slow cable, other traffic or imbalance as well"
+    )
     parser.add_argument("--keep", type=Path, help="folder of the cases")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
@@ -259,7 +287,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="tailback-bench-") as name:
             folder = args.keep or Path(name)
             folder.mkdir(parents=True, exist_ok=True)
-            gains = bench(args.seed, args.runs, folder)
+            gains = bench(args.seed, args.runs, folder, beside=args.beside)
     except TailbackError as error:
         print(error, file=sys.stderr)
         return 2
@@ -270,7 +298,8 @@ def main() -> int:
     else:
         print("\n".join([HEAD, *map(_row, gains)]))
         print(
-            "\n{covered} of {with_remedy} measured gains in the predicted interval; {harm} harm; "
+            "\n{covered} of {with_remedy} measured gains in the predicted interval, {in_cost} in "
+            "the range of the cost; {harm} harm; "
             "{with_remedy} of {runs} runs have a remedy".format(**figures)
         )
     return 0

@@ -121,7 +121,7 @@ def replay(case: Path) -> tuple[tuple[str, ...], int]:
         seed = int(truth["path_seed"])
         if not 1 <= seed < 2**31:
             raise ValueError("path_seed is out of range")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise LabError(
             f"cannot be read: {error!r}", file=file, remedy="run the earlier case again"
         ) from None

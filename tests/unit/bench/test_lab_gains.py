@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from lab_gains import HEAD, PLACEMENTS, Gain, _row, drawn, summary
 
 from tailback.lab.causes import Setting, apply
@@ -11,7 +12,7 @@ from tests.factories.repository import ROOT
 
 HIT = Gain(
     0,
-    "placement:by-leaf",
+    "by-leaf",
     "placement",
     "tile",
     (0.2, 0.1, 0.3),
@@ -21,6 +22,7 @@ HIT = Gain(
     0.05,
     "confirmed",
     "within",
+    True,
 )
 MISS = replace(
     HIT,
@@ -31,16 +33,22 @@ MISS = replace(
     outcome="refuted",
     harm=True,
 )
-NONE = Gain(2, "placement:by-node", "undetermined")
+NONE = Gain(2, "by-node", "undetermined")
 
 
-def test_cases_have_every_placement() -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_cases_have_every_placement(beside: bool) -> None:
     plan = Plan(load(ROOT / "examples" / "lab" / "leaf-spine.toml"))
-    causes = [drawn(1, number)[0] for number in range(8)]
-    assert causes == [drawn(1, number)[0] for number in range(8)]
-    assert {cause.partition(":")[2].partition(",")[0] for cause in causes} == set(PLACEMENTS)
-    for cause in causes:
-        apply(cause, Setting.nominal(plan), plan)
+    cases = [drawn(1, number, beside=beside)[0] for number in range(40)]
+    assert cases == [drawn(1, number, beside=beside)[0] for number in range(40)]
+    kinds = {cause.partition(":")[2].partition(",")[0] for cause, *_ in cases}
+    assert kinds == set(PLACEMENTS)
+    others = {other.partition(":")[0] for _, *more in cases for other in more}
+    assert others == ({"slow-cable", "cross-traffic", "imbalance"} if beside else set())
+    for causes in cases:
+        setting = Setting.nominal(plan)
+        for cause in causes:
+            apply(cause, setting, plan)
 
 
 def test_rows_fit_the_head() -> None:
@@ -52,7 +60,7 @@ def test_rows_fit_the_head() -> None:
 def test_summary_counts_cases_with_remedy() -> None:
     figures = summary([HIT, MISS, NONE])
     assert (figures["runs"], figures["with_remedy"]) == (3, 2)
-    assert (figures["covered"], figures["harm"]) == (1, 1)
+    assert (figures["covered"], figures["in_cost"], figures["harm"]) == (1, 2, 1)
     assert figures["median_absolute_error"] == 0.175
     assert figures["outcomes"] == {"confirmed": 1, "refuted": 1, "undetermined": 0}
     assert summary([NONE])["median_error"] is None
