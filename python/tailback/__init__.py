@@ -18,6 +18,7 @@ The functions and what they return::
     tb.diagnose        cause, cost and proved remedy                   DiagnosisResult
     tb.place           placements of the ranks, compared               PlacementResult
     tb.compare         differences of two runs                         Comparison
+    tb.confirm         predicted and measured gain of a remedy         Confirmation
     tb.sweep           one scenario over many values of its keys       Sweep
     tb.calibrate       engine settings of a machine, from benchmarks   Calibration
     tb.counters        a verdict from port counters alone              CountersResult
@@ -56,6 +57,10 @@ With port counters, a job list or samples of packets, the diagnosis explains the
     before, after = tb.read_run("diagnosis"), tb.read_run("diagnosis/after")
     tb.compare(before, after).links              # congested fraction of links that changed most
 
+**Confirm** that a recording with the remedy gained what its diagnosis predicted::
+
+    tb.confirm("diagnosis", "after_trace/").outcome
+
     study = tb.sweep(scenario, over={"seed": range(10)}, out="study")
     study.frame                                  # one row per run
 
@@ -83,6 +88,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tailback.api.calibrate import calibrate
     from tailback.api.compare import Comparison, compare
+    from tailback.api.confirm import confirm
     from tailback.api.counters import CountersResult, counters
     from tailback.api.diagnose import DiagnosisResult, diagnose
     from tailback.api.place import PlacementResult, place
@@ -92,6 +98,7 @@ if TYPE_CHECKING:
     from tailback.calibration.file import Calibration
     from tailback.diagnosis.model import Diagnosis
     from tailback.errors import TailbackError
+    from tailback.inference.confirmation import Confirmation
     from tailback.scenario.model import Scenario
     from tailback.sources.source import load_scenario
 
@@ -100,6 +107,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Calibration",
     "Comparison",
+    "Confirmation",
     "CountersResult",
     "Diagnosis",
     "DiagnosisResult",
@@ -110,6 +118,7 @@ __all__ = [
     "TailbackError",
     "calibrate",
     "compare",
+    "confirm",
     "counters",
     "diagnose",
     "load_scenario",
@@ -123,6 +132,7 @@ _DEFINED_IN = {
     "Calibration": "calibration.file",
     "Comparison": "api.compare",
     "CountersResult": "api.counters",
+    "Confirmation": "inference.confirmation",
     "Diagnosis": "diagnosis.model",
     "DiagnosisResult": "api.diagnose",
     "PlacementResult": "api.place",
@@ -132,6 +142,7 @@ _DEFINED_IN = {
     "TailbackError": "errors",
     "calibrate": "api.calibrate",
     "compare": "api.compare",
+    "confirm": "api.confirm",
     "counters": "api.counters",
     "diagnose": "api.diagnose",
     "load_scenario": "sources.source",

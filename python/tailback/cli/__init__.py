@@ -1,7 +1,8 @@
 """The command line: one module per command, uniform error handling.
 
-Exit codes: 0 done; 2 something in what the user gave is wrong; 3 the samples do not suffice for a
-verdict; 130 interrupted. ``record`` exits with the code of its program, 125 where it fails itself.
+Exit codes: 0 done; 1 a remedy did not gain what was predicted (``confirm``); 2 something in what
+the user gave is wrong; 3 the evidence does not suffice for a verdict; 130 interrupted. ``record``
+exits with the code of its program, 125 where it fails itself.
 Results go to stdout, progress and warnings to stderr.
 """
 
@@ -31,6 +32,7 @@ COMMANDS = {
     "calibrate": "Fit the engine's settings to a machine.",
     "collect": "Collect port counters of a live InfiniBand subnet.",
     "compare": "Compare two runs.",
+    "confirm": "Compare the predicted gain of a remedy with the measured one.",
     "counters": "Find out where ports stall, from counters alone.",
     "diagnose": "Find out where traffic backs up, why, and what to do.",
     "evolution": "Draw how congestion evolves, as a page.",
@@ -119,7 +121,8 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Exit codes: 0 success, 2 invalid input, 3 no verdict (undetermined), 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 gain not as predicted (confirm), 2 invalid input, "
+    "3 no verdict (undetermined), 130 interrupted.",
 )
 @click.version_option(package_name="tailback", prog_name="tailback")
 def cli() -> None:

@@ -17,6 +17,7 @@ from tailback.lab.datapath.record import append_until
 from tailback.lab.datapath.sampling import PacketScheme
 from tailback.lab.record import record
 from tailback.names.display import printable
+from tailback.sources.diagnosis_folder import placement_of_remedy
 from tailback.units import counted
 
 
@@ -72,6 +73,24 @@ def up(source: Path, scheme: str | None) -> None:
     metavar="SEED",
     help="Draw the causes at random; only truth/ names them.",
 )
+@click.option(
+    "--like",
+    type=click.Path(path_type=Path),
+    metavar="CASE",
+    help="Repeat the causes and paths of an earlier case, unshown.",
+)
+@click.option(
+    "--rankfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Place the ranks by a rank file or a rank_host.csv.",
+)
+@click.option(
+    "--remedy",
+    type=click.Path(path_type=Path),
+    metavar="DIAGNOSIS",
+    help="Apply the remedy of a diagnosis, if it is a placement.",
+)
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @quiet_option
@@ -80,6 +99,9 @@ def run(
     out: Path,
     written: tuple[str, ...],
     secret: int | None,
+    like: Path | None,
+    rankfile: Path | None,
+    remedy: Path | None,
     name: str | None,
     force: bool,
     quiet: bool,
@@ -91,18 +113,27 @@ def run(
       slow-cable:l2-s1=60%
       imbalance:9=3,12=1.5
       noise:5%,60ms
-      placement
+      placement:by-leaf (or by-node, split-pairs, random,7)
       one-spine:s0
       cross-traffic:h02-h22*3,h32-h12*3
       bursts:h02-h22*3,0.4s/0.6s
+
+    \b
+    With the remedy of its diagnosis:
+      tailback lab run --out after --like case --remedy diagnosis -- PROGRAM
+      tailback confirm diagnosis after
     """
-    if written and secret is not None:
-        raise TailbackError("--cause and --secret exclude each other", remedy="give one of them")
-    check_writable(out, force=force)
+    _refuse_two({"--cause": written, "--secret": secret is not None, "--like": like})
+    _refuse_two({"--rankfile": rankfile, "--remedy": remedy})
+    check_writable(out, force=force, sources=[path for path in (like, rankfile, remedy) if path])
     plan = fabric.find(name)
     chosen, paths = written, None
     if secret is not None:
         chosen, paths = tuple(causes.draw(secret, plan)), causes.path_seed(secret)
+    elif like is not None:
+        chosen, paths = causes.replay(like)
+    if remedy is not None:
+        rankfile = placement_of_remedy(remedy)
     with meter(quiet) as progress:
         record(
             plan,
@@ -111,9 +142,17 @@ def run(
             out,
             force=force,
             path_seed=paths,
+            rankfile=rankfile,
             step=lambda what: progress.step(what, 0.0),
         )
     click.echo(printable(f"tailback diagnose {shell_path(out)}"))
+
+
+def _refuse_two(options: dict[str, object]) -> None:
+    """Raise TailbackError if more than one of some options is there."""
+    names = [name for name, value in options.items() if value]
+    if len(names) > 1:
+        raise TailbackError(f"{' and '.join(names)} exclude each other", remedy="give one of them")
 
 
 @lab.command()

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
-import polars as pl
 
 from tailback.api.runs import require_packets
 from tailback.cli.runs import default_output, read_samples, with_samples
 from tailback.diagnosis import Diagnosis
 from tailback.errors import RunError
-from tailback.evidence.tables import TABLES
-from tailback.io.atomic_exchange import recover
-from tailback.io.input_files import content, text_content
+from tailback.io.input_files import text_content
 from tailback.io.manifest import read_manifest
-from tailback.io.parquet import read_table
 from tailback.remedy import diagnose as find_causes
 from tailback.report import export_figures, write_report
 from tailback.run.run import Run
-
-_REMEDY = "diagnose again"
+from tailback.sources.diagnosis_folder import is_diagnosis, read_diagnosis, read_measured_tables
 
 
 @click.command()
@@ -54,7 +48,7 @@ def report(
         if path.exists() and not force:
             raise RunError("already exists", file=path, remedy="choose another --out, or --force")
     diagnosis, run, after, files = _read(folder, host)
-    measured = _read_measured(folder)
+    measured = read_measured_tables(folder)
     write_report(out, run, diagnosis, after=after, files=files, measured=measured)
     click.echo(f"report: {out}")
     if figures:
@@ -63,20 +57,12 @@ def report(
 
 
 def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
-    recover(Path(os.path.realpath(folder)))
-    file = folder / "diagnosis.json"
-    if not file.is_file() or host is not None:
+    if not is_diagnosis(folder) or host is not None:
         run = read_samples(folder, host)
         require_packets(run, folder, "report")
         return find_causes(run), run, None, {}
+    diagnosis = read_diagnosis(folder)
     manifest = read_manifest(folder)
-    manifest.check(file.name)
-    try:
-        diagnosis = Diagnosis.model_validate_json(content(file, RunError))
-    except ValueError as error:
-        raise RunError(
-            f"damaged diagnosis: {str(error).splitlines()[0]}", file=file, remedy=_REMEDY
-        ) from None
     after = with_samples(Run.read(folder / "after")) if (folder / "after").is_dir() else None
     files = {}
     for name in diagnosis.remedy.files if diagnosis.remedy is not None else ():
@@ -85,16 +71,3 @@ def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, d
         if path.is_file():
             files[name] = text_content(path, RunError)
     return diagnosis, with_samples(Run.read(folder / "run")), after, files
-
-
-def _read_measured(folder: Path) -> dict[str, pl.DataFrame] | None:
-    """Tables of the measured run of a diagnosis; None without."""
-    if not (folder / "measured").is_dir():
-        return None
-    manifest = read_manifest(folder)
-    out = {}
-    for name in TABLES:
-        path = folder / "measured" / f"{name}.parquet"
-        manifest.check(f"measured/{path.name}")
-        out[name] = read_table(path, error=RunError, remedy=_REMEDY)
-    return out

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-EXIT_OK, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 2, 3, 130
-"""Done; a mistake of the user; no verdict; Ctrl-C."""
+EXIT_OK, EXIT_REFUTED, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+"""Done; a prediction that did not hold; a mistake of the user; no verdict; Ctrl-C."""
 
 
 class StdoutClosedError(Exception):

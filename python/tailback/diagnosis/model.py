@@ -5,8 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from tailback.arrays import Floats
 from tailback.diagnosis.explanation import Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
@@ -82,6 +84,12 @@ class Estimate(FrozenModel):
             low=min(float(low), 1.0),
             high=min(float(high), 1.0),
         )
+
+    @classmethod
+    def of_draws(cls, draws: Floats) -> Estimate:
+        """The estimate of a number from draws of it: their median and 95 % interval."""
+        low, value, high = np.percentile(draws, (2.5, 50.0, 97.5)).tolist()
+        return cls(value=value, standard_error=float(draws.std()), low=low, high=high)
 
 
 class LinkEvidence(FrozenModel):
@@ -324,6 +332,8 @@ class Remedy(FrozenModel):
             re-simulation, as observed.
         after_ps: Predicted time with the remedy.
         gain: ``1 - after / before``.
+        predicted_gain: Share of the measured time that it saves, with the error of the model; None
+            if nothing was measured, or if it does not help.
         candidates: All candidates tried, best first.
         files: Files for applying it: name → purpose.
         commands: Commands to run with them, one for each launcher.
@@ -337,6 +347,7 @@ class Remedy(FrozenModel):
     before_ps: int
     after_ps: int
     gain: float
+    predicted_gain: Estimate | None = None
     candidates: list[Candidate]
     files: dict[str, str]
     commands: list[str]

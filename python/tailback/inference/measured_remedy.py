@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tailback.diagnosis.cause_wording import ADVICE, CODE
-from tailback.diagnosis.model import Cause, Diagnosis, Remedy
+from tailback.diagnosis.model import Cause, Diagnosis, Estimate, Remedy
+from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
 
 NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
 """Causes that do not depend on the placement of the ranks."""
-
-MIN_DIFFERENCE = 0.02
-"""Difference between the gain of a remedy as a share of the expected and of the measured time from
-which both are stated: less is within the range of repetitions."""
 
 
 def remedy_for(
@@ -52,6 +52,7 @@ def remedy_for(
                 "name": "",
                 "parts": (),
                 "placement": "",
+                "predicted_gain": None,
                 "after_ps": remedy.before_ps,
                 "gain": 0.0,
                 "files": {},
@@ -101,18 +102,58 @@ def advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:
     return diagnosis.model_copy(update={"remedy": remedy, "findings": findings})
 
 
-def of_measured(remedy: Remedy | None, elapsed_ps: int, remaining_ps: int) -> Remedy | None:
-    """The remedy with its gain as a share of the measured time, where that differs.
+def of_measured(remedy: Remedy | None, measured: Measured, *, lossy: bool) -> Remedy | None:
+    """The remedy with its predicted gain as a share of the measured time.
 
     Args:
         remedy: The remedy; its gain is a share of the expected time.
-        elapsed_ps: The measured time.
-        remaining_ps: Measured time that the simulation lacks, and that the remedy does not change.
+        measured: The measured run.
+        lossy: Whether queues drop packets.
     """
-    if remedy is None or remedy.gain <= 0:
+    if remedy is None or not remedy.name:
         return remedy
-    share = 1.0 - (remedy.after_ps + remaining_ps) / max(elapsed_ps, 1)
-    if abs(share - remedy.gain) < MIN_DIFFERENCE:
-        return remedy
-    said = wording.gain_of_measured(share, elapsed_ps)
-    return remedy.model_copy(update={"actions": (*remedy.actions, said)})
+    predicted = predicted_gain(remedy, measured, lossy=lossy)
+    said = wording.gain_of_measured(predicted, measured.elapsed_ps)
+    return remedy.model_copy(
+        update={"actions": (*remedy.actions, said), "predicted_gain": predicted}
+    )
+
+
+DRAWS, SEED = 20_000, 20
+"""Draws for the gain: the 2.5 % at each end of its interval are 500 of them; and their seed."""
+
+
+def predicted_gain(remedy: Remedy, measured: Measured, *, lossy: bool) -> Estimate:
+    """Share of the measured time that a remedy saves, with the error of the model.
+
+    The measured time differs from the simulated one without the remedy. A share w of that
+    difference is due to what the simulation lacks, and recurs with the remedy; the remainder is an
+    error that the next run draws anew, log-normal with the standard error of simulated times
+    (:mod:`tailback.inference.error_model`) times √(1 − w²). One run does not show w: all values
+    from 0 to 1 are equally likely. If the simulation takes longer than the run, the difference
+    recurs in proportion to the time that the remedy leaves. The range of the gain over repetitions
+    of the simulation is taken as its 95 % interval, as those of costs are.
+
+    Args:
+        remedy: A remedy that helps.
+        measured: The measured run.
+        lossy: Whether queues drop packets.
+    """
+    elapsed, outside = max(measured.elapsed_ps, 1), measured.outside_model_ps
+    inside = max(elapsed - outside, 1)
+    model = ErrorModel(inside, lossy=lossy)
+    candidate = next(c for c in remedy.candidates if c.name == remedy.name)
+    if candidate.gain_low is not None and candidate.gain_high is not None:
+        spread = (candidate.gain_high - candidate.gain_low) * remedy.before_ps
+    else:
+        spread = float(candidate.high_ps - candidate.low_ps)
+    rng = np.random.default_rng(SEED)
+    normal, repeated = rng.standard_normal((2, DRAWS))
+    shared = rng.random(DRAWS)
+    error = np.exp(model.time_error * np.sqrt(1.0 - shared**2) * normal)
+    simulated = remedy.after_ps + spread / (2 * 1.96) * repeated
+    lacking = inside - model.usual_ratio * remedy.before_ps
+    if lacking < 0:
+        lacking *= remedy.after_ps / max(remedy.before_ps, 1)
+    after = outside + model.usual_ratio * simulated * error + shared * lacking
+    return Estimate.of_draws(1.0 - np.maximum(after, outside) / elapsed)

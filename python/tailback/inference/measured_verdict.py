@@ -195,9 +195,7 @@ def explain(
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
     remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, summary)
-    return advised(
-        explained, of_measured(remedy, measured.elapsed_ps, outside + max(not_explained_ps, 0))
-    )
+    return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
 
 
 def _suspect_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[SuspectLink]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost, SuspectLink
-from tailback.diagnosis.model import Cause
+from tailback.diagnosis.model import Cause, Estimate
 from tailback.errors import option
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.units import format_time, percent
@@ -350,11 +350,13 @@ def find_first(
     )
 
 
-def gain_of_measured(share: float, elapsed_ps: int) -> str:
+def gain_of_measured(gain: Estimate, elapsed_ps: int) -> str:
     """Sentence on the gain of a remedy as a share of the measured time."""
-    if share <= 0:
-        return f"That is not less than the measured {format_time(elapsed_ps)}."
-    return f"Of the measured {format_time(elapsed_ps)} that saves {percent(share)}."
+    low, high = percent(gain.low), percent(gain.high)
+    return (
+        f"Of the measured {format_time(elapsed_ps)} that saves {percent(gain.value)} "
+        f"({low} to {high}, 95 %)."
+    )
 
 
 def check_each_of(candidates: Sequence[str]) -> str:

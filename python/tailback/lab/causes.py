@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 from tailback.errors import nearest
+from tailback.io.input_files import text_content
+from tailback.io.manifest import require_unchanged
 from tailback.lab.plan import Plan
 from tailback.lab.spec import LabError
+from tailback.placement.rank_hosts import rank_hosts
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ FORMS = {
     "slow-cable": "slow-cable:l2-s1=60%",
     "imbalance": "imbalance:9=3,12=1.5",
     "noise": "noise:5%,60ms",
-    "placement": "placement",
+    "placement": "placement:by-leaf",
     "one-spine": "one-spine:s0",
     "cross-traffic": "cross-traffic:h02-h22*3,h32-h12*3",
     "bursts": "bursts:h02-h22*3,0.4s/0.6s",
@@ -92,6 +97,66 @@ def apply(text: str, setting: Setting, plan: Plan) -> None:
         ) from None
     for cause in setting.causes[before:]:
         cause["written"] = text
+
+
+def replay(case: Path) -> tuple[tuple[str, ...], int]:
+    """Causes and path seed of an earlier case, for a run that differs from it in nothing else.
+
+    Args:
+        case: Folder of ``tailback lab run``.
+
+    Returns:
+        Causes as :func:`apply` takes them, and the seed of ECMP.
+
+    Raises:
+        LabError: The folder is no case, or its truth is damaged.
+    """
+    file = case / "truth" / "truth.json"
+    if not file.is_file():
+        raise LabError("is no case of the lab", file=case, remedy="name what lab run --out wrote")
+    require_unchanged(case)
+    try:
+        truth = json.loads(text_content(file, LabError))
+        written = tuple(dict.fromkeys(str(cause["written"]) for cause in truth["causes"]))
+        seed = int(truth["path_seed"])
+        if not 1 <= seed < 2**31:
+            raise ValueError("path_seed is out of range")
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise LabError(
+            f"cannot be read: {error!r}", file=file, remedy="run the earlier case again"
+        ) from None
+    return written, seed
+
+
+def place_ranks(file: Path, setting: Setting, plan: Plan) -> None:
+    """Put the ranks where a rank file says, instead of where a cause or the specification does.
+
+    Args:
+        file: Any file that says which host a rank is on (``tailback list rank-map``).
+        setting: Its hosts are replaced, and a cause ``placement`` is removed.
+        plan: The lab.
+
+    Raises:
+        LabError: The file is for other ranks or hosts.
+        PlacementError: It cannot be read.
+    """
+    hosts = rank_hosts(file)
+    if len(hosts) != len(setting.hosts):
+        raise LabError(
+            f"places {len(hosts)} ranks, the lab runs {len(setting.hosts)}",
+            file=file,
+            remedy="use a rank file that was made for this lab",
+        )
+    for rank, host in enumerate(hosts):
+        if host not in plan.hosts:
+            raise LabError(
+                f"there is no host {host!r} in lab {plan.spec.name!r}",
+                file=file,
+                place=f"rank {rank}",
+                remedy=nearest(host, plan.hosts),
+            )
+    setting.hosts = hosts
+    setting.causes = [cause for cause in setting.causes if cause["kind"] != "placement"]
 
 
 class _WrongError(Exception):
@@ -149,17 +214,52 @@ def _noise(detail: str, setting: Setting, plan: Plan) -> None:
 
 
 def _placement(detail: str, setting: Setting, plan: Plan) -> None:
-    if detail:
-        raise _WrongError
-    hosts = plan.spec.job.hosts
-    # Hosts in turn from every leaf, ranks in turn on every host: neighbours share nothing.
-    by_leaf = [[host for host in hosts if host[1] == leaf[1]] for leaf in plan.leaves]
-    turns = [host for row in zip_longest(*by_leaf) for host in row if host is not None]
+    kind, _, argument = (detail or "by-leaf").partition(",")
+    if kind not in _PLACE or (argument and kind != "random"):
+        raise _WrongError(f"{detail!r} is not one of: {', '.join(_PLACE)}")
     better = setting.hosts
-    setting.hosts = [turns[rank % len(turns)] for rank in range(len(better))]
+    setting.hosts = _PLACE[kind](better, argument)
     if setting.hosts == better:
-        raise _WrongError("the ranks are spread over the leaves already")
+        raise _WrongError("that is where the ranks are already")
     setting.causes.append({"kind": "placement", "better": better})
+
+
+def _by_leaf(hosts: list[str], _: str) -> list[str]:
+    """Hosts in turn from every leaf, ranks in turn on every host: neighbours share nothing."""
+    used = list(dict.fromkeys(hosts))
+    leaves = sorted({host[1] for host in used})
+    by_leaf = [[host for host in used if host[1] == leaf] for leaf in leaves]
+    turns = [host for row in zip_longest(*by_leaf) for host in row if host is not None]
+    return [turns[rank % len(turns)] for rank in range(len(hosts))]
+
+
+def _by_node(hosts: list[str], _: str) -> list[str]:
+    """Ranks in turn on every host, as ``mpirun --map-by node``."""
+    used = list(dict.fromkeys(hosts))
+    return [used[rank % len(used)] for rank in range(len(hosts))]
+
+
+def _split_pairs(hosts: list[str], _: str) -> list[str]:
+    """Even ranks stay; odd ranks move by half of the ranks: pairs share neither host nor leaf."""
+    half = len(hosts) // 4 * 2
+    return [
+        hosts[(rank + half) % len(hosts)] if rank % 2 else host for rank, host in enumerate(hosts)
+    ]
+
+
+def _random(hosts: list[str], seed: str) -> list[str]:
+    if not re.fullmatch(r"[0-9]{1,9}", seed):
+        raise _WrongError("random needs a seed: placement:random,7")
+    return random.Random(int(seed)).sample(hosts, len(hosts))
+
+
+_PLACE: dict[str, Callable[[list[str], str], list[str]]] = {
+    "by-leaf": _by_leaf,
+    "by-node": _by_node,
+    "split-pairs": _split_pairs,
+    "random": _random,
+}
+"""Bad placements: hosts of the ranks, from those of a good one and the argument."""
 
 
 def _one_spine(detail: str, setting: Setting, plan: Plan) -> None:

@@ -59,6 +59,7 @@ def record(
     *,
     force: bool = False,
     path_seed: int | None = None,
+    rankfile: Path | None = None,
     step: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run a program in a lab and write the case.
@@ -70,6 +71,7 @@ def record(
         out: Folder to write.
         force: Replace the folder if Tailback wrote it.
         path_seed: Seed of ECMP; None: that of the specification.
+        rankfile: Where the ranks run; None: where the specification or a cause puts them.
         step: Called with the current step.
 
     Raises:
@@ -79,6 +81,9 @@ def record(
     setting = Setting.nominal(plan)
     for text in written:
         causes.apply(text, setting, plan)
+    if rankfile is not None:
+        causes.place_ranks(rankfile, setting, plan)
+    seed = plan.spec.fabric.ecmp_seed if path_seed is None else path_seed
     system.require(system.FABRIC_TOOLS | system.JOB_TOOLS)
     program_path = shutil.which(program[0])
     if program_path is None:
@@ -87,8 +92,7 @@ def record(
         )
     command = [str(Path(program_path).resolve()), *program[1:]]
     with AtomicDirectory(out, force=force) as folder, fabric.in_use(plan) as work:
-        if path_seed is not None:
-            fabric.seed_paths(plan, path_seed)
+        fabric.seed_paths(plan, seed)
         fabric.settle(plan, setting.rates_bps, setting.spines)
         step("running the program")
         sampled = fabric.sampling_of(plan)
@@ -115,7 +119,7 @@ def record(
         notes = _notes(work / job.NOTES)
         if notes:
             _write_clock(notes, folder)
-        _write_truth(plan, setting, notes, [Path(command[0]).name, *program[1:]], folder)
+        _write_truth(setting, seed, notes, [Path(command[0]).name, *program[1:]], folder)
 
 
 def _write_csv(file: Path, header: str, rows: Iterable[Sequence[object]]) -> None:
@@ -180,10 +184,11 @@ def _write_clock(notes: list[RankNotes], folder: Path) -> None:
 
 
 def _write_truth(
-    plan: Plan, setting: Setting, notes: list[RankNotes], program: Sequence[str], folder: Path
+    setting: Setting, path_seed: int, notes: list[RankNotes], program: Sequence[str], folder: Path
 ) -> None:
     truth: dict[str, Any] = {
         "causes": setting.causes,
+        "path_seed": path_seed,
         "program": list(program),
         "ranks": len(setting.hosts),
     }

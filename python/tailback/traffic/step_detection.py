@@ -56,7 +56,7 @@ def find_steps(program: Program) -> StepProgram | None:
     loops_of: dict[int, list[Loop]] = {}
     for rank in [longest, *(r for r in range(program.n_ranks) if r != longest)]:
         sequence = digest[first[rank] : first[rank + 1]]
-        loops_of[rank] = _loops(sequence, hints)
+        loops_of[rank] = find_loops(sequence, hints)
         expected = len(loops_of[longest])
         if expected == 0 or (len(sequence) and len(loops_of[rank]) != expected):
             return None
@@ -121,8 +121,13 @@ def _comparable_tags(program: Program, before: NDArray[np.int64]) -> NDArray[np.
     return tag
 
 
-def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
-    """Loops in program order; of overlapping ones the longest is kept."""
+def find_loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
+    """Loops in program order; of overlapping ones the longest is kept.
+
+    Args:
+        sequence: Digests of the operations or calls of a rank: equal ones are alike, shape (n,).
+        hints: Periods of the loops of other ranks, which are tried first; extended.
+    """
     if len(sequence) < FEWEST_STEPS:
         return []
     best = _longest(sequence, hints) if hints else None
@@ -135,9 +140,10 @@ def _loops(sequence: NDArray[np.uint64], hints: list[int]) -> list[Loop]:
         hints.append(best.period)
     end = best.begin + best.period * best.count
     later = [
-        Loop(end + loop.begin, loop.period, loop.count) for loop in _loops(sequence[end:], hints)
+        Loop(end + loop.begin, loop.period, loop.count)
+        for loop in find_loops(sequence[end:], hints)
     ]
-    return [*_loops(sequence[: best.begin], hints), best, *later]
+    return [*find_loops(sequence[: best.begin], hints), best, *later]
 
 
 def _periods(sequence: NDArray[np.uint64]) -> list[int]:

@@ -29,6 +29,7 @@ pattern = { kind = "stencil2d", dims = [4, 4], size = "64 KiB" }
 """
 FUNCTIONS = [
     "compare",
+    "confirm",
     "counters",
     "diagnose",
     "load_scenario",

@@ -20,7 +20,7 @@ from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import ASSUMED, MODELLED, Alternative, fault_share
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.measured_remedy import of_measured
+from tailback.inference.measured_remedy import of_measured, predicted_gain
 from tailback.inference.measured_verdict import FurtherCosts, explain
 from tailback.inference.unknown_job import UnknownJob
 from tailback.units import format_time, percent
@@ -630,18 +630,31 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
     assert kept is not None and kept.action.startswith(run.remedy.action)
 
 
-def test_a_gain_is_also_stated_of_measured_time() -> None:
+def test_predicted_gain_is_of_measured_time() -> None:
     remedy = expected(100).remedy
     assert remedy is not None and remedy.gain > 0
-    before, after = remedy.before_ps, remedy.after_ps
-    assert of_measured(remedy, before, 0) == remedy
-    # What the model lacks stays. What it has too much, of other traffic, is not saved.
-    for elapsed, remaining in ((before + 20_000_000, 20_000_000), (round(0.9 * before), 0)):
-        stated = of_measured(remedy, elapsed, remaining)
-        share = percent(1 - (after + remaining) / elapsed)
-        assert stated is not None and stated.action.endswith(f"that saves {share}.")
-    slower = of_measured(remedy, round(0.9 * after), 0)
-    assert slower is not None and slower.action.endswith(f"measured {format_time(0.9 * after)}.")
+
+    def lasting(elapsed_ps: int) -> Measured:
+        return measured(100).model_copy(update={"elapsed_ps": elapsed_ps, "parts": []})
+
+    as_modelled = of_measured(remedy, lasting(remedy.before_ps), lossy=False)
+    assert as_modelled is not None and as_modelled.predicted_gain is not None
+    gain = as_modelled.predicted_gain
+    assert gain.value == pytest.approx(remedy.gain, abs=0.005)
+    assert gain.low < remedy.gain < gain.high
+    assert as_modelled.action.endswith(f"({percent(gain.low)} to {percent(gain.high)}, 95 %).")
+    # Half of what the model lacks recurs, at the median.
+    lacking = remedy.before_ps // 5
+    longer = predicted_gain(remedy, lasting(remedy.before_ps + lacking), lossy=False)
+    after = remedy.after_ps + lacking / 2
+    assert longer.value == pytest.approx(1 - after / (remedy.before_ps + lacking), abs=0.01)
+    # What the model has too much was partly time that the remedy is said to save.
+    shorter = predicted_gain(remedy, lasting(remedy.before_ps * 2 // 3), lossy=False)
+    assert 0 < shorter.value < gain.value
+    assert shorter.high == pytest.approx(gain.value, abs=0.01)
+    # Times of a lossy network are less certain.
+    lossy = predicted_gain(remedy, lasting(remedy.before_ps), lossy=True)
+    assert lossy.high - lossy.low > gain.high - gain.low
 
 
 def test_costly_ranks_and_hosts_are_named() -> None:

@@ -1,10 +1,13 @@
 """Faults of a lab: as the user writes them, and drawn."""
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tailback.lab.causes import FORMS, Setting, apply, draw
+from tailback.errors import TailbackError
+from tailback.lab.causes import FORMS, Setting, apply, draw, place_ranks, replay
 from tailback.lab.plan import Plan
 from tailback.lab.spec import LabError, load, parse
 
@@ -57,6 +60,68 @@ def test_a_bad_placement_separates_leaf_neighbours(plan: Plan) -> None:
     assert setting.causes[0]["better"] == good
 
 
+@pytest.mark.parametrize("kind", ["by-leaf", "by-node", "split-pairs", "random,7"])
+def test_bad_placements_use_the_same_hosts(plan: Plan, kind: str) -> None:
+    good = Setting.nominal(plan).hosts
+    hosts = _applied(plan, f"placement:{kind}").hosts
+    assert Counter(hosts) == Counter(good)
+    # Ranks of a pair share a leaf in the good placement.
+    apart = [hosts[rank][1] != hosts[rank + 1][1] for rank in range(0, 16, 2)]
+    assert sum(apart) >= 5
+    assert hosts == _applied(plan, f"placement:{kind}").hosts
+
+
+def test_rank_file_replaces_placement_alone(plan: Plan, tmp_path: Path) -> None:
+    setting = _applied(plan, "placement", "slow-cable:l0-s0=50%")
+    good = Setting.nominal(plan).hosts
+    file = tmp_path / "hosts"
+    file.write_text("\n".join(good) + "\n")
+    place_ranks(file, setting, plan)
+    assert setting.hosts == good and setting.rates_bps
+    assert [cause["kind"] for cause in setting.causes] == ["slow-cable"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [(["h00"] * 15, "places 15 ranks, the lab runs 16"), (["h00"] * 15 + ["h99"], "h99")],
+)
+def test_rank_file_of_another_lab_is_refused(
+    plan: Plan, tmp_path: Path, hosts: list[str], words: str
+) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("\n".join(hosts) + "\n")
+    with pytest.raises(LabError, match=words) as caught:
+        place_ranks(file, Setting.nominal(plan), plan)
+    assert caught.value.remedy and caught.value.file == file
+
+
+def _case(folder: Path, truth: object) -> Path:
+    (folder / "truth").mkdir()
+    (folder / "truth" / "truth.json").write_text(json.dumps(truth))
+    return folder
+
+
+def test_replay_repeats_causes_and_paths(plan: Plan, tmp_path: Path) -> None:
+    written = ("slow-cable:l2-s1=30%", "cross-traffic:h02-h22*3")
+    case = _case(tmp_path, {"causes": _applied(plan, *written).causes, "path_seed": 8})
+    assert replay(case) == (written, 8)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [[], {}, {"causes": []}, {"causes": [{}], "path_seed": 1}, {"causes": [], "path_seed": 0}],
+)
+def test_damaged_truth_is_refused(tmp_path: Path, truth: object) -> None:
+    with pytest.raises(TailbackError, match=r"truth\.json") as caught:
+        replay(_case(tmp_path, truth))
+    assert caught.value.remedy
+
+
+def test_folder_without_truth_is_no_case(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="is no case"):
+        replay(tmp_path)
+
+
 def test_causes_add_up(plan: Plan) -> None:
     setting = _applied(plan, "slow-cable:l0-s0=50%", "imbalance:2=3", "bursts:h02-h12*2,1s/2s")
     assert [cause["kind"] for cause in setting.causes] == [
@@ -80,7 +145,9 @@ def test_causes_add_up(plan: Plan) -> None:
         ("imbalance:16=2", "the last is 15"),
         ("imbalance:1=-2", "write it like"),
         ("noise:5%", "write it like"),
-        ("placement:all", "write it like"),
+        ("placement:all", "by-leaf, by-node, split-pairs, random"),
+        ("placement:by-leaf,3", "is not one of"),
+        ("placement:random", "needs a seed"),
         ("one-spine:s7", "s0, s1"),
         ("cross-traffic:h00-h12", "h00 runs ranks of the job"),
         ("cross-traffic:h02-h02", "cannot send to itself"),

@@ -281,6 +281,33 @@ def test_a_run_separates_evidence_from_truth(
 
 @pytest.mark.slow
 @jobs
+def test_run_like_another_repeats_its_causes(
+    halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, before, after = tiny("tbk"), tmp_path / "before", tmp_path / "after"
+    ranks = tmp_path / "ranks"
+    ranks.write_text("rank 0=h11 slot=0\nrank 1=h01 slot=0\n")
+    run = ["lab", "run", "--lab", spec.name, "--quiet"]
+    program = ["--", str(halo), "2", "1", "5", "20000", "2"]
+    cause = ["--cause", "slow-cable:l0-s1=50%"]
+    with up(spec):
+        assert tailback([*run, "--out", str(before), *cause, *program]) == 0
+        again = ["--out", str(after), "--like", str(before), "--rankfile", str(ranks)]
+        capsys.readouterr()
+        assert tailback([*run, *again, *program]) == 0
+        shown = "".join(capsys.readouterr())
+        assert "slow" not in shown and "l0-s1" not in shown
+        assert tailback([*run, "--out", str(tmp_path / "x"), *cause, *again[2:], *program]) == 2
+        assert "--cause and --like exclude each other" in capsys.readouterr().err
+    truths = [json.loads((case / "truth" / "truth.json").read_text()) for case in (before, after)]
+    assert truths[0]["causes"] == truths[1]["causes"] and truths[1]["causes"]
+    assert truths[0]["path_seed"] == truths[1]["path_seed"] == spec.fabric.ecmp_seed
+    with (after / "rank_host.csv").open() as file:
+        assert [row["host"] for row in csv.DictReader(file)] == ["h11", "h01"]
+
+
+@pytest.mark.slow
+@jobs
 def test_a_failing_program_is_quoted_and_harmless(
     halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,94 @@
+"""What ``tailback diagnose`` wrote, read back: the diagnosis, its measured run, its rank file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from tailback.diagnosis.model import Diagnosis
+from tailback.errors import RunError
+from tailback.evidence.tables import TABLES
+from tailback.io.atomic_exchange import recover
+from tailback.io.input_files import content
+from tailback.io.manifest import read_manifest
+from tailback.io.parquet import read_table
+
+DIAGNOSE_AGAIN = "diagnose again"
+
+RANK_FILES = ("hosts.openmpi-seq", "rankfile.openmpi", "hosts.slurm", "hosts.mpich")
+"""Rank files of a diagnosis that name the host of every rank, the plainest first."""
+
+
+def is_diagnosis(folder: Path) -> bool:
+    """Whether a folder is what ``tailback diagnose`` wrote."""
+    recover(Path(os.path.realpath(folder)))
+    return (folder / "diagnosis.json").is_file()
+
+
+def read_diagnosis(folder: Path) -> Diagnosis:
+    """The diagnosis in a folder.
+
+    Raises:
+        RunError: There is none, or it is damaged or was changed.
+    """
+    file = folder / "diagnosis.json"
+    if not is_diagnosis(folder):
+        raise RunError("is no diagnosis", file=folder, remedy="name a folder that diagnose wrote")
+    read_manifest(folder).check(file.name)
+    try:
+        return Diagnosis.model_validate_json(content(file, RunError))
+    except ValueError as error:
+        raise RunError(
+            f"damaged diagnosis: {str(error).splitlines()[0]}", file=file, remedy=DIAGNOSE_AGAIN
+        ) from None
+
+
+def read_measured_tables(folder: Path) -> dict[str, pl.DataFrame] | None:
+    """Tables of the measured run of a diagnosis; None without.
+
+    Raises:
+        RunError: A table is damaged or was changed.
+    """
+    if not (folder / "measured").is_dir():
+        return None
+    manifest = read_manifest(folder)
+    out = {}
+    for name in TABLES:
+        path = folder / "measured" / f"{name}.parquet"
+        manifest.check(f"measured/{path.name}")
+        out[name] = read_table(path, error=RunError, remedy=DIAGNOSE_AGAIN)
+    return out
+
+
+def placement_of_remedy(folder: Path) -> Path:
+    """Rank file of the remedy of a diagnosis, where that is nothing but another placement.
+
+    Raises:
+        RunError: There is no diagnosis, it recommends no change, or another kind of change.
+    """
+    diagnosis = read_diagnosis(folder)
+    remedy = diagnosis.remedy
+    if remedy is None or not remedy.name:
+        raise RunError(
+            f"recommends no change (verdict: {diagnosis.cause})",
+            file=folder,
+            remedy="give a placement of your own as a rank file",
+        )
+    file = next((folder / name for name in RANK_FILES if name in remedy.files), None)
+    if remedy.parts != (remedy.placement,):
+        candidate = next(c for c in remedy.candidates if c.name == remedy.name)
+        instead = "" if file is None else f", such as the interim placement in {file.name},"
+        raise RunError(
+            f"recommends {remedy.name!r}, a change of {candidate.kind}, and the lab can only "
+            f"change the placement: {remedy.actions[0]}",
+            file=folder,
+            remedy=f"make that change yourself, or give a rank file{instead} instead",
+        )
+    if file is None:
+        raise RunError(
+            f"has no rank file of placement {remedy.name!r}", file=folder, remedy=DIAGNOSE_AGAIN
+        )
+    read_manifest(folder).check(file.name)
+    return file
