@@ -172,6 +172,8 @@ def explain(
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if not open_question and cause == HEALTHY:
         open_question = wording.errors_not_excluded(explanation.suspect_links)
+        if not open_question and further.interruptions.may_be_fault:
+            open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:

@@ -372,6 +372,16 @@ def test_imbalance_beside_chains_has_a_range() -> None:
     assert late is not None and (late.low_ps, late.ps, late.high_ps) == (8 * MS, 14 * MS, 20 * MS)
 
 
+def test_possible_interruptions_leave_the_verdict_open() -> None:
+    for support, verdict in ((0.9, "healthy"), (1.1, "undetermined")):
+        weighed = Interruptions(np.array([0.1]), np.array([0.05]), support)
+        diagnosis = explained(
+            expected(100), measured(100), cost=replace(NOTHING, interruptions=weighed)
+        )
+        assert diagnosis.cause == verdict
+        assert ("noise may" in diagnosis.headline) == (verdict == "undetermined")
+
+
 def test_simulated_time_scales_no_computation_cost() -> None:
     cost = FurtherCosts(imbalance_ps=(20 * MS,), noise_ps=(0,))
     diagnosis = explained(expected(80, share("slow-link", 0.1)), measured(100), cost=cost)
