@@ -380,11 +380,15 @@ def _costs(
                 rests,
             )
         )
-    waited = _waits_hidden_by_the_model(measured, further)
     even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
     everywhere = further.interruptions.likely_share() * total
     for cause, saved, mean, most in (
-        ("imbalance", further.imbalance_ps, (even + max(waited, even)) / 2, waited),
+        (
+            "imbalance",
+            further.imbalance_ps,
+            _imbalance(measured, even),
+            measured.slow_rank_waits_ps,
+        ),
         ("noise", further.noise_ps, max(quiet, everywhere), everywhere),
     ):
         subject, shown = _computation(cause, measured)
@@ -453,16 +457,17 @@ def _in_measured_time(
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 
 
-def _waits_hidden_by_the_model(measured: Measured, further: FurtherCosts) -> float:
-    """Most that waits for slow ranks may cost, ps, if the replay hides them behind transfers.
+def _imbalance(measured: Measured, saved_ps: float) -> float:
+    """Cost of imbalance, ps, where the replay with balanced computation saves so much.
 
     A rank that computes does not progress its messages, which no model has. But what waits for a
-    slow rank may wait for other messages, too. So the waits cost between what the replay saves and
-    all of them. If the replay saves as much as a fault, it says what they cost, and ``0`` is
-    returned.
+    slow rank may wait for other messages, too. So the cost lies between what the replay saves and
+    all waits for slow ranks. If the replay saves as much as a fault, it is believed; otherwise the
+    middle is.
     """
-    even = sum(further.imbalance_ps) / max(len(further.imbalance_ps), 1)
-    return measured.slow_rank_waits_ps if even < FAULT * measured.elapsed_ps else 0.0
+    if saved_ps >= FAULT * measured.elapsed_ps:
+        return saved_ps
+    return (saved_ps + max(measured.slow_rank_waits_ps, saved_ps)) / 2.0
 
 
 def _own_cost(
