@@ -236,20 +236,20 @@ def _dependent_share(
         computed_ps: Computation of the late rank until it was no longer waited for, shape (B,).
     """
     messages = _Messages.of(recorded)
-    own, late, kind = waits.call[begins], waits.partner_call[begins], waits.kind[begins]
-    since = np.maximum(_sync_in_collectives(recorded, own, late)[1], messages.before_rank(late))
+    waiting, late, kind = waits.call[begins], waits.partner_call[begins], waits.kind[begins]
+    since = np.maximum(_sync_in_collectives(recorded, waiting, late)[1], messages.before_rank(late))
     first, last = messages.first_receipt(since), messages.last_receipt(late)
     after_receipt = np.where(first < late, messages.computed(first, late), 0)
     end_of_chain = np.minimum(messages.computed(last, late), messages.relayed_ps[last])
     collective = np.isin(kind, (WAIT_NXN, WAIT_BARRIER, EARLY_REDUCE))
     part = np.where(collective, np.where(last > since, end_of_chain, 0), after_receipt)
-    onwards = messages.next_send_to_third(own, late)
+    onwards = messages.next_send_to_third(waiting, late)
     sent = onwards >= 0
     returned = _sync_in_collectives(
-        recorded, np.where(sent, onwards, own), messages.last_of_rank(late)
+        recorded, np.where(sent, onwards, waiting), messages.last_of_rank(late)
     )[0]
-    starts = (kind == LATE_SENDER) & (first >= late) & sent & (returned <= own)
-    part = np.where(starts, messages.computed(own, np.where(sent, onwards, own)), part)
+    starts = (kind == LATE_SENDER) & (first >= late) & sent & (returned <= waiting)
+    part = np.where(starts, messages.computed(waiting, np.where(sent, onwards, waiting)), part)
     share = np.zeros(len(begins))
     np.divide(np.clip(part, 0, computed_ps), computed_ps, out=share, where=computed_ps > 0)
     return share
@@ -336,16 +336,16 @@ class _Messages:
         """Computation of a rank between two of its calls, ps."""
         return self.until_ps[last] - self.until_ps[np.minimum(first, len(self.rank) - 1)]
 
-    def next_send_to_third(self, own: Ints, late: Ints) -> Ints:
+    def next_send_to_third(self, waiting: Ints, late: Ints) -> Ints:
         """Next call after each in which its rank sends to another rank than the late one, or -1."""
-        out = np.full(len(own), -1, np.int64)
-        at = np.searchsorted(self.send_call, own, side="right")
+        out = np.full(len(waiting), -1, np.int64)
+        at = np.searchsorted(self.send_call, waiting, side="right")
         for step in range(_BACK):
             row = np.minimum(at + step, max(len(self.send_call) - 1, 0))
             if not len(self.send_call):
                 break
             call = self.send_call[row]
-            same_rank = (at + step < len(self.send_call)) & (self.rank[call] == self.rank[own])
+            same_rank = (at + step < len(self.send_call)) & (self.rank[call] == self.rank[waiting])
             accepted = (out < 0) & same_rank & (self.send_to[row] != self.rank[late])
             out[accepted] = call[accepted]
         return out

@@ -380,29 +380,7 @@ def _costs(
                 rests,
             )
         )
-    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
-    everywhere = further.interruptions.likely_share() * total
-    for cause, saved, mean, most in (
-        (
-            "imbalance",
-            further.imbalance_ps,
-            _imbalance(measured, even),
-            measured.slow_rank_waits_ps,
-        ),
-        ("noise", further.noise_ps, max(quiet, everywhere), everywhere),
-    ):
-        subject, shown = _computation(cause, measured)
-        out.append(
-            (
-                cause,
-                mean,
-                min(saved, default=0),
-                max([*saved, most]),
-                subject,
-                shown,
-                ("trace", "model"),
-            )
-        )
+    out += _costs_of_computation(measured, further)
     if further.routing_ps:
         limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
         out.append(
@@ -423,10 +401,25 @@ def _costs(
         cost, least, most = map(sum, zip(job, *counted, strict=True))
         out = [row for row in out if row[0] != "other-traffic"]
         out.append(("other-traffic", cost, least, most, *_described("other-traffic", summary)))
-    turns = _TurnWaits.of(measured, further)
-    late, low, high = (ps / scale for ps in (turns.late_ps, turns.late_low_ps, turns.late_high_ps))
-    out.append(("late-partner", late, low, high, "", wording.TAKEN_TURNS, ("trace", "model")))
     return _in_measured_time(out, scale, total, summary)
+
+
+def _costs_of_computation(measured: Measured, further: FurtherCosts) -> list[_ExpectedCost]:
+    """Costs of imbalance, noise and late partners in the measured run."""
+    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
+    everywhere = further.interruptions.likely_share() * measured.elapsed_ps
+    imbalance = _imbalance(measured, even)
+    turns = _TurnWaits.of(measured, further)
+    rests_on: tuple[Origin, ...] = ("trace", "model")
+    out: list[_ExpectedCost] = []
+    for cause, saved, mean, most in (
+        ("imbalance", further.imbalance_ps, imbalance, measured.slow_rank_waits_ps),
+        ("noise", further.noise_ps, max(quiet, everywhere), everywhere),
+    ):
+        low, high = min(saved, default=0), max([*saved, most])
+        out.append((cause, mean, low, high, *_computation(cause, measured), rests_on))
+    late = (turns.late_ps, turns.late_low_ps, turns.late_high_ps)
+    return [*out, ("late-partner", *late, "", wording.TAKEN_TURNS, rests_on)]
 
 
 def _in_measured_time(

@@ -383,11 +383,20 @@ def test_possible_interruptions_leave_the_verdict_open() -> None:
 
 
 def test_simulated_time_scales_no_computation_cost() -> None:
+    run = measured(100)
+    parts = [
+        part.model_copy(update={"name": "imbalance", "ps": 35 * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
     cost = FurtherCosts(imbalance_ps=(20 * MS,), noise_ps=(0,))
-    diagnosis = explained(expected(80, share("slow-link", 0.1)), measured(100), cost=cost)
+    run = run.model_copy(update={"parts": parts})
+    diagnosis = explained(expected(80, share("slow-link", 0.1)), run, cost=cost)
     assert diagnosis.explanation is not None
     costs = {cost.cause: cost.ps for cost in diagnosis.explanation.costs}
-    assert costs["imbalance"] == 20 * MS and costs["slow-link"] > 8 * MS
+    assert (costs["imbalance"], costs["late-partner"]) == (20 * MS, 15 * MS)
+    assert costs["slow-link"] > 8 * MS
 
 
 def test_the_patterns_cost_hides_no_fault() -> None:
