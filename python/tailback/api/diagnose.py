@@ -403,7 +403,11 @@ class _Expected:
         diagnosis = with_measured(diagnosis, measured.measured)
         if self.summary is None:
             return diagnosis
-        cost = further_costs(self.prepared, self.evidence, self.run, evaluate, placements, seeds)
+        times = measured.measured
+        lossy_ps = times.elapsed_ps - times.outside_model_ps if self.summary.lossy else 0
+        cost = further_costs(
+            self.prepared, self.evidence, self.run, evaluate, placements, seeds, lossy_ps
+        )
         explanation = replace(self.summary, extrapolated_ps=self.run.extrapolated_ps)
         explained = explain(diagnosis, measured.measured, explanation, cost, advise)
         # The variations of the model say nothing about a verdict on the measured run.

@@ -101,8 +101,10 @@ ADVICE: dict[Cause, str] = {
     "imbalance": "Give every rank the same amount of computation.",
     "noise": "Find out what else runs on the hosts (daemons, other ranks on the same core), and "
     "whether the program gives single steps more work.",
-    "late-partner": "Send before computing, or overlap: the program makes ranks take turns.",
-    "healthy": "Nothing needs to be fixed; only a faster network or less traffic would help.",
+    "late-partner": "Send before computing, if the data is ready by then, or overlap: the program "
+    "makes ranks take turns.",
+    "healthy": "Nothing needs to be fixed; only a faster network, less traffic or another order of "
+    "the program would help.",
     "undetermined": "Run longer, or with a message log.",
 }
 """Advice of that finding."""

@@ -147,6 +147,7 @@ def measure(
         wait_states=_wait_states(tables["waits"], recorded.n_ranks),
         latecomers=_latecomers(tables["waits"], parts, recorded.n_ranks, rank_hosts),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
+        dependency_waits_ps=int(reasons.dependency_ps.sum()) // recorded.n_ranks,
         ended_early_ps=_ended_early(recorded, total),
         efficiency=_efficiency(parts, total, recorded.n_ranks),
         clocks=_clock_report(recorded, clocks, repair),

@@ -157,6 +157,8 @@ class Measured(FrozenModel):
             the most waiting.
         slow_rank_waits_ps: Time spent waiting for the computation of slow ranks, averaged over the
             ranks.
+        dependency_waits_ps: Time spent waiting for computation in chains of ranks that receive,
+            compute and send on, averaged over the ranks.
         ended_early_ps: Time between the end of a rank and the end of the run, averaged over the
             ranks; part of ``not_running``.
         efficiency: POP efficiencies.
@@ -174,6 +176,7 @@ class Measured(FrozenModel):
     wait_states: dict[str, int]
     latecomers: list[LateRank]
     slow_rank_waits_ps: int = 0
+    dependency_waits_ps: int = 0
     ended_early_ps: int = 0
     efficiency: Efficiency
     clocks: ClockReport

@@ -104,6 +104,7 @@ TABLES = {
             ("imbalance_ps", pl.Int64, "of it, while another rank computed as long as it does"),
             ("noise_ps", pl.Int64, "of it, while another rank computed longer than it does"),
             ("communication_ps", pl.Int64, "of it, while that rank was in MPI and did not wait"),
+            ("dependency_ps", pl.Int64, "of imbalance and noise, in a chain of ranks that send on"),
             ("computing_rank", pl.UInt32, "whose computation was waited for most; null without"),
             _SOURCE,
         ),
@@ -272,5 +273,6 @@ def _waits(recorded: RecordedRun, waits: Waits, reasons: WaitReasons) -> dict[st
         "imbalance_ps": reasons.imbalance_ps,
         "noise_ps": reasons.noise_ps,
         "communication_ps": reasons.communication_ps,
+        "dependency_ps": reasons.dependency_ps,
         "computing_rank": _null_unless(reasons.computing_rank, reasons.computing_rank >= 0),
     }

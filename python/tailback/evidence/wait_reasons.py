@@ -4,6 +4,11 @@ A wait state shows which rank was late, not why. The two ranks are compared sinc
 synchronisation: the late rank computed longer, spent longer in MPI, or waited longer itself. The
 wait is split among these in proportion to their excess. Waits of the late rank are in turn
 attributed to their own reasons.
+
+Computation that follows what a rank received may need it. In a pipeline or a wavefront each rank
+receives, computes and sends on; such waits are dependencies between ranks. A trace shows the order
+of calls, not data, so it does not prove a dependency, but only its absence: what a rank could send
+before it computed, as it had received nothing, did not depend on others.
 """
 
 from __future__ import annotations
@@ -14,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.arrays import Floats, Ints
-from tailback.evidence.waits import NXN_COMPLETION, PREFIX, Waits
+from tailback.evidence.waits import (
+    EARLY_REDUCE,
+    LATE_SENDER,
+    NXN_COMPLETION,
+    PREFIX,
+    TO_ROOT,
+    WAIT_BARRIER,
+    WAIT_NXN,
+    Waits,
+)
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
 from tailback.traffic.readers.posts import distinct
 from tailback.traffic.readers.recorded_run import RecordedRun
@@ -37,12 +51,15 @@ class WaitReasons:
         imbalance_ps: The late rank computes more than the waiting rank, shape (W,).
         noise_ps: A computation of the late rank took longer than usual, shape (W,).
         communication_ps: The late rank spent longer in transfers or started later, shape (W,).
+        dependency_ps: Part of imbalance and noise in a chain of ranks that receive, compute and
+            send on, shape (W,).
         computing_rank: Rank whose computation caused the delay, -1 if none did, shape (W,).
     """
 
     imbalance_ps: Ints
     noise_ps: Ints
     communication_ps: Ints
+    dependency_ps: Ints
     computing_rank: Ints
 
 
@@ -85,29 +102,24 @@ def wait_reasons(recorded: RecordedRun, waits: Waits) -> WaitReasons:
     delay = _delays(recorded, waits, begins, waited_before)
     value = waits.value_ps[begins].astype(np.float64)
     computed, noise = value * delay.computed, value * delay.irregular
-    imbalance, irregular = computed.copy(), noise.copy()
+    direct = np.stack([computed, noise, (computed + noise) * delay.dependent])
+    reasons = direct
     for _ in range(_CHAIN):
         # Reasons for the waits of the late rank itself, weighted by their share in its delay.
-        previous = imbalance, irregular
-        imbalance = computed + value * delay.waited * delay.share_of(
-            recorded, waits, begins, previous[0]
-        )
-        irregular = noise + value * delay.waited * delay.share_of(
-            recorded, waits, begins, previous[1]
-        )
-        if (
-            max(
-                np.abs(imbalance - previous[0]).max(initial=0),
-                np.abs(irregular - previous[1]).max(initial=0),
-            )
-            < 1
-        ):
+        previous = reasons
+        waited = [delay.share_of(recorded, waits, begins, amount) for amount in previous]
+        reasons = direct + value * delay.waited * np.stack(waited)
+        if np.abs(reasons - previous).max(initial=0) < 1:
             break
+    imbalance, irregular, dependency = reasons
     zero = np.zeros(n, np.int64)
-    out = WaitReasons(zero, zero.copy(), zero.copy(), np.full(n, -1, np.int64))
+    out = WaitReasons(zero, zero.copy(), zero.copy(), zero.copy(), np.full(n, -1, np.int64))
     out.imbalance_ps[begins] = np.floor(imbalance)
     out.noise_ps[begins] = np.minimum(
         np.floor(irregular), waits.value_ps[begins] - out.imbalance_ps[begins]
+    )
+    out.dependency_ps[begins] = np.minimum(
+        np.floor(dependency), (out.imbalance_ps + out.noise_ps)[begins]
     )
     out.communication_ps[:] = waits.value_ps - out.imbalance_ps - out.noise_ps
     has_computation = out.imbalance_ps[begins] + out.noise_ps[begins] > 0
@@ -130,14 +142,16 @@ def _cumulative_before_calls(
 class _Delays:
     """Excess activities of the late rank as shares of each wait, shape (B,) each.
 
-    ``since`` and ``until`` delimit the compared calls of the late rank: the first call whose wait
-    counts, and the call that was waited for. ``held`` is the cumulative waiting time before each
-    call, shape (C + 1,).
+    ``dependent`` is the share of its computation that belongs to a chain of ranks. ``since`` and
+    ``until`` delimit the compared calls of the late rank: the first call whose wait counts, and the
+    call that was waited for. ``held`` is the cumulative waiting time before each call,
+    shape (C + 1,).
     """
 
     computed: Floats
     irregular: Floats
     waited: Floats
+    dependent: Floats
     since: Ints
     until: Ints
     held: Floats
@@ -191,10 +205,150 @@ def _delays(recorded: RecordedRun, waits: Waits, begins: Ints, held: Floats) -> 
         (excess_computed - excess_irregular) / total,
         excess_irregular / total,
         excess_waited / total,
+        _dependent_share(recorded, waits, begins, late[0]),
         late[2],
         late_call,
         held,
     )
+
+
+# --- dependencies between ranks ----------------------------------------------------------------
+
+
+def _dependent_share(
+    recorded: RecordedRun, waits: Waits, begins: Ints, computed_ps: Ints
+) -> Floats:
+    """Share of the late rank's computation that belongs to a chain of ranks, 0–1, shape (B,).
+
+    Since the last collective in which both ranks took part, the late rank
+
+    - received before it computed, and then sent what the waiting rank waits for;
+    - received before it computed, and then entered a collective: this is the end of a chain if its
+      sender had received and computed, too. A pair in which one computes, sends, and the other then
+      computes is no chain: they take turns;
+    - received nothing, but the waiting rank computes and then sends to a third: the start of a
+      chain. It is as long as the shorter of the two computations.
+
+    Args:
+        recorded: The trace on a common clock.
+        waits: Its waits.
+        begins: Those at the start of a call, shape (B,).
+        computed_ps: Computation of the late rank until it was no longer waited for, shape (B,).
+    """
+    messages = _Messages.of(recorded)
+    waiting, late, kind = waits.call[begins], waits.partner_call[begins], waits.kind[begins]
+    since = np.maximum(_sync_in_collectives(recorded, waiting, late)[1], messages.before_rank(late))
+    first, last = messages.first_receipt(since), messages.last_receipt(late)
+    after_receipt = np.where(first < late, messages.computed(first, late), 0)
+    end_of_chain = np.minimum(messages.computed(last, late), messages.relayed_ps[last])
+    collective = np.isin(kind, (WAIT_NXN, WAIT_BARRIER, EARLY_REDUCE))
+    part = np.where(collective, np.where(last > since, end_of_chain, 0), after_receipt)
+    onwards = messages.next_send_to_third(waiting, late)
+    sent = onwards >= 0
+    returned = _sync_in_collectives(
+        recorded, np.where(sent, onwards, waiting), messages.last_of_rank(late)
+    )[0]
+    starts = (kind == LATE_SENDER) & (first >= late) & sent & (returned <= waiting)
+    part = np.where(starts, messages.computed(waiting, np.where(sent, onwards, waiting)), part)
+    share = np.zeros(len(begins))
+    np.divide(np.clip(part, 0, computed_ps), computed_ps, out=share, where=computed_ps > 0)
+    return share
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """Order of receipts, sends and computation on each rank; calls are rows of the calls.
+
+    A receipt is a call in which messages are complete, or in which a root has collected them.
+
+    Attributes:
+        rank: Rank of each call, shape (C,).
+        until_ps: Computation of all ranks up to each call, shape (C,).
+        next_receipt: First receipt from each call on, C if none, shape (C + 1,).
+        previous_receipt: Last receipt up to each call, 0 if none, shape (C,).
+        relayed_ps: For each receipt, computation of a sender between what it had received, since
+            its last collective, and its send, shape (C,).
+        send_call: Call of each send, in order, shape (S,).
+        send_to: Its receiver, shape (S,).
+    """
+
+    rank: Ints
+    until_ps: Ints
+    next_receipt: Ints
+    previous_receipt: Ints
+    relayed_ps: Ints
+    send_call: Ints
+    send_to: Ints
+
+    @classmethod
+    def of(cls, recorded: RecordedRun) -> _Messages:
+        """Collect them from a trace."""
+        calls, c, t = recorded.calls, recorded.collectives, recorded.transfers
+        n, index = len(calls), np.arange(len(calls))
+        until = np.cumsum(compute_gaps(recorded)[1])
+        t = t.take((t.src_rank != t.dst_rank) & (t.send_call >= 0))
+        complete = t.recv_done_call >= 0
+        received = np.zeros(n, np.bool_)
+        received[t.recv_done_call[complete]] = True
+        collects = np.isin(c.operation, [OPERATIONS.index(name) for name in TO_ROOT])
+        received[c.call[collects & (c.rank == c.root)]] = True
+        following = np.append(np.where(received, index, n), n)
+        following = np.minimum.accumulate(following[::-1])[::-1]
+        # Index 0 stands for none: what precedes it belongs to no receipt.
+        previous = np.maximum.accumulate(np.where(received, index, 0))
+        one_way = np.isin(c.operation, [OPERATIONS.index(name) for name in (*ROOTED, *PREFIX)])
+        common = calls.first_of_rank.copy()
+        common[c.call[~one_way]] = True
+        began = np.maximum.accumulate(np.where(common, index, 0))
+        sender = t.send_call[complete]
+        first = following[began[sender]]
+        relayed = np.where(first < sender, until[sender] - until[np.minimum(first, n - 1)], 0)
+        relayed_ps = np.zeros(n, np.int64)
+        np.maximum.at(relayed_ps, t.recv_done_call[complete], relayed)
+        order = np.argsort(t.send_call, kind="stable")
+        return cls(
+            calls.rank,
+            until,
+            following,
+            previous,
+            relayed_ps,
+            t.send_call[order],
+            t.dst_rank[order],
+        )
+
+    def before_rank(self, call: Ints) -> Ints:
+        """Call before the first one of the rank of each call."""
+        return np.searchsorted(self.rank, self.rank[call]) - 1
+
+    def last_of_rank(self, call: Ints) -> Ints:
+        """Last call of the rank of each call."""
+        return np.searchsorted(self.rank, self.rank[call], side="right") - 1
+
+    def first_receipt(self, since: Ints) -> Ints:
+        """First receipt after each call, on any rank."""
+        return self.next_receipt[since + 1]
+
+    def last_receipt(self, until: Ints) -> Ints:
+        """Last receipt before each call, on any rank."""
+        return self.previous_receipt[np.maximum(until - 1, 0)]
+
+    def computed(self, first: Ints, last: Ints) -> Ints:
+        """Computation of a rank between two of its calls, ps."""
+        return self.until_ps[last] - self.until_ps[np.minimum(first, len(self.rank) - 1)]
+
+    def next_send_to_third(self, waiting: Ints, late: Ints) -> Ints:
+        """Next call after each in which its rank sends to another rank than the late one, or -1."""
+        out = np.full(len(waiting), -1, np.int64)
+        at = np.searchsorted(self.send_call, waiting, side="right")
+        for step in range(_BACK):
+            row = np.minimum(at + step, max(len(self.send_call) - 1, 0))
+            if not len(self.send_call):
+                break
+            call = self.send_call[row]
+            same_rank = (at + step < len(self.send_call)) & (self.rank[call] == self.rank[waiting])
+            accepted = (out < 0) & same_rank & (self.send_to[row] != self.rank[late])
+            out[accepted] = call[accepted]
+        return out
 
 
 def _last_sync(

@@ -41,7 +41,9 @@ KINDS = (
 ) = range(len(KINDS))
 
 _FROM_ROOT = ("MPI_Bcast", "MPI_Scatter", "MPI_Scatterv")
-_TO_ROOT = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
+TO_ROOT = ("MPI_Reduce", "MPI_Gather", "MPI_Gatherv")
+"""Collectives in which the root receives."""
+
 PREFIX = ("MPI_Scan", "MPI_Exscan")
 """Collectives in which a rank depends on lower ranks only."""
 
@@ -220,7 +222,7 @@ def _collectives(recorded: RecordedRun, candidates: _Candidates) -> _Completions
     enter, leave = calls.enter_ps[c.start_call], calls.leave_ps[c.call]
     latest = _latest_row(c.instance, enter, n)
     names = np.array([OPERATIONS[op] for op in range(len(OPERATIONS))])[c.operation]
-    from_root, to_root = np.isin(names, _FROM_ROOT), np.isin(names, _TO_ROOT)
+    from_root, to_root = np.isin(names, _FROM_ROOT), np.isin(names, TO_ROOT)
     barrier = names == "MPI_Barrier"
     nxn = ~from_root & ~to_root & ~barrier & ~np.isin(names, PREFIX)
     for chosen, kind in ((nxn, WAIT_NXN), (barrier, WAIT_BARRIER)):

@@ -59,6 +59,10 @@ COMPUTATION = ("imbalance", "noise")
 saves what ranks wait for the slower of the two. Which is slower is unknown if the fault was not
 found, so it has any part of that time, with equal probability."""
 
+MEASURED = (*COMPUTATION, "late-partner")
+"""Causes whose costs are in measured time: the trace shows how long ranks compute, so a simulation
+that is too fast or too slow does not scale them."""
+
 UNEXPLAINED = "unexplained"
 HEALTHY = "healthy"
 
@@ -193,7 +197,8 @@ def decide(
                 for alternative in ensemble.alternatives
             ]
         )
-        mean = (shares * ensemble.scale / ensemble.mean_scale)[member]
+        scale = 1.0 if name in MEASURED else ensemble.scale / ensemble.mean_scale
+        mean = (shares * scale)[member]
         mean = np.maximum(mean, hidden_noise) if name == "noise" else mean
         if name in COMPUTATION:
             behind += part * mean

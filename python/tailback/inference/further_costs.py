@@ -23,7 +23,8 @@ from tailback.inference.measured_verdict import FurtherCosts
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.routes import tables_of
-from tailback.traffic.computation import balanced, without_noise
+from tailback.traffic.computation import balanced, with_computation, without_noise
+from tailback.traffic.program import Program
 
 
 def further_costs(
@@ -33,8 +34,13 @@ def further_costs(
     evaluate: Evaluate,
     placements: Mapping[str, NDArray[np.uint32]],
     seeds: int,
+    lossy_ps: int = 0,
 ) -> FurtherCosts:
     """Costs of imbalance, noise, routes and placement in the expected run.
+
+    Where queues drop packets, transfers take longer than in the simulation, and more computation
+    hides behind them. So for imbalance and noise all of the network is as much slower as the run
+    took longer than expected: computation is shortened by this factor and all times are stretched.
 
     Args:
         prepared: The scenario with all findings.
@@ -43,21 +49,33 @@ def further_costs(
         evaluate: Simulates changes of it.
         placements: Placements on the same hosts: node of each rank, shape (R,), by name.
         seeds: Repetitions.
+        lossy_ps: Measured time that the simulation covers, if queues drop packets; otherwise 0.
     """
     program = prepared.observed.program
     even, quiet = balanced(program), without_noise(program)
     if np.array_equal(even.amount, quiet.amount):
         even = quiet
     limits, uneven = _route_limits(prepared, evidence, run)
-    saved: tuple[list[int], list[int]] = ([], [])
+    times = [evaluate(Change(seed_offset=seed)).elapsed_ps for seed in range(seeds)]
     routing = []
-    for seed in range(seeds):
-        now = evaluate(Change(seed_offset=seed)).elapsed_ps
+    if limits:
+        routing = [
+            max(evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps - now, 0)
+            for seed, now in enumerate(times)
+        ]
+    expected_ps = (sum(times) + sum(routing)) / seeds
+    slower = max(lossy_ps / max(expected_ps, 1.0), 1.0)
+
+    def time_of(changed: Program, seed: int) -> float:
+        """Time of the program on a network that is slower by the factor, ps."""
+        change = Change(program=with_computation(changed, 1.0 / slower), seed_offset=seed)
+        return slower * evaluate(change).elapsed_ps
+
+    saved: tuple[list[int], list[int]] = ([], [])
+    for seed, now in enumerate(times):
+        before = now if slower == 1.0 else time_of(program, seed)
         for out, other in zip(saved, (even, quiet), strict=True):
-            out.append(now - evaluate(Change(program=other, seed_offset=seed)).elapsed_ps)
-        if limits:
-            limited = evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps
-            routing.append(max(limited - now, 0))
+            out.append(round(before - time_of(other, seed)))
     tables = tables_of(prepared.scenario, prepared.fabric)
     return FurtherCosts(
         tuple(saved[0]),

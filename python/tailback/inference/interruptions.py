@@ -56,10 +56,13 @@ class Interruptions:
     Attributes:
         share: Share of the time of the run that they take, shape (K,).
         probability: Probability of each share, shape (K,); the rest is that of none.
+        support: How many times as likely the measured variation is with interruptions that are a
+            fault as without any; 0 without evidence.
     """
 
     share: Floats
     probability: Floats
+    support: float = 0.0
 
     @classmethod
     def none(cls) -> Interruptions:
@@ -83,10 +86,27 @@ class Interruptions:
         prior = np.log(UNUSUAL) - cost / HIDDEN_SHARE
         prior += np.log(computing * (SHARES[1] - SHARES[0]) / HIDDEN_SHARE / len(LENGTHS_PS))
         length = LENGTHS_PS[:, None]
+        prior = np.where(SHARES[None, :] * 1e12 / length > MAX_PER_S, -np.inf, prior)
         logs = prior + moments.log_likelihood(length, SHARES[None, :])
-        logs[SHARES[None, :] * 1e12 / length > MAX_PER_S] = -np.inf
-        without = np.log1p(-UNUSUAL) + moments.log_likelihood(np.zeros(1), np.zeros(1))
-        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1])
+        none = moments.log_likelihood(np.zeros(1), np.zeros(1))
+        fault = cost >= FAULT
+        support = 0.0
+        if np.isfinite(prior[:, fault]).any():
+            most = log_sum(logs[:, fault].ravel(), axis=0) - log_sum(
+                prior[:, fault].ravel(), axis=0
+            )
+            support = float(np.exp(most - none[0]))
+        without = np.log1p(-UNUSUAL) + none
+        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1], support)
+
+    @property
+    def may_be_fault(self) -> bool:
+        """Whether nothing speaks against interruptions that are a fault.
+
+        The measured variation is at least as likely with them as without. They are no finding, as
+        programs vary by themselves, but cannot be excluded either.
+        """
+        return self.support >= 1.0
 
     def draw(self, rng: np.random.Generator, draws: int) -> Floats:
         """Draw shares of the time; 0 where there are no interruptions."""

@@ -2,7 +2,8 @@
 
 The expected run includes the slow cables and other traffic for which there is positive evidence.
 The cost of a cause is the time that the expected run saves without it, scaled to the measured time:
-a model error that scales all times alike (such as an unmodelled protocol) scales every cost too.
+a model error that scales all times alike (such as an unmodelled protocol) scales every cost too,
+except for those of computation, which the trace shows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tailback.inference.decision import (
     with_lossy_costs,
 )
 from tailback.inference.decision import COMPUTATION as CONCEALING
+from tailback.inference.decision import MEASURED as IN_MEASURED_TIME
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
@@ -39,8 +41,8 @@ from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_m
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
 
 _ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
-"""Cause; its cost in the expected run with its least and greatest value, ps; subject; evidence, and
-what it rests on."""
+"""Cause; its cost in the expected run, or in the measured one if it is of computation, with its
+least and greatest value, ps; subject; evidence, and what it rests on."""
 
 Advise = Callable[[Diagnosis], Remedy | None]
 """Selects the remedy for a diagnosis from those that were simulated."""
@@ -70,8 +72,8 @@ class FurtherCosts:
     Each tuple holds one value per repetition, in picoseconds.
 
     Attributes:
-        imbalance_ps: Saved if computation is balanced across ranks.
-        noise_ps: Saved if no repetition of a computation exceeds its usual time.
+        imbalance_ps: Saved if computation is balanced across ranks, of the measured time.
+        noise_ps: Saved if no repetition of a computation exceeds its usual time, likewise.
         routing_ps: Saved if traffic is balanced over parallel links, where a few carried most of
             it; not part of the expected time, so it is added to it.
         uneven: Mean deviation of the load of parallel links from their mean, 0–2.
@@ -170,6 +172,8 @@ def explain(
         open_question = _open_without_cause(cause, diagnosis, surplus, measured)
     if not open_question and cause == HEALTHY:
         open_question = wording.errors_not_excluded(explanation.suspect_links)
+        if not open_question and further.interruptions.may_be_fault:
+            open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:
@@ -374,25 +378,7 @@ def _costs(
                 rests,
             )
         )
-    waited = _waits_hidden_by_the_model(measured, further, total / scale)
-    everywhere = further.interruptions.likely_share() * total / scale
-    for cause, saved, recorded in (
-        ("imbalance", further.imbalance_ps, waited),
-        ("noise", further.noise_ps, everywhere),
-    ):
-        mean = max(sum(saved) / max(len(saved), 1), recorded)
-        subject, shown = _computation(cause, measured)
-        out.append(
-            (
-                cause,
-                mean,
-                min(saved, default=0),
-                max([*saved, mean]),
-                subject,
-                shown,
-                ("trace", "model"),
-            )
-        )
+    out += _costs_of_computation(measured, further)
     if further.routing_ps:
         limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
         out.append(
@@ -413,10 +399,25 @@ def _costs(
         cost, least, most = map(sum, zip(job, *counted, strict=True))
         out = [row for row in out if row[0] != "other-traffic"]
         out.append(("other-traffic", cost, least, most, *_described("other-traffic", summary)))
-    turns = _dependency_waits(measured, further) / scale
-    rests_on: tuple[Origin, ...] = ("trace", "model")
-    out.append(("late-partner", turns, turns, turns, "", wording.TAKEN_TURNS, rests_on))
     return _in_measured_time(out, scale, total, summary)
+
+
+def _costs_of_computation(measured: Measured, further: FurtherCosts) -> list[_ExpectedCost]:
+    """Costs of imbalance, noise and late partners in the measured run."""
+    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
+    everywhere = further.interruptions.likely_share() * measured.elapsed_ps
+    imbalance = _imbalance(measured, even)
+    turns = _TurnWaits.of(measured, further)
+    rests_on: tuple[Origin, ...] = ("trace", "model")
+    out: list[_ExpectedCost] = []
+    for cause, saved, mean, most in (
+        ("imbalance", further.imbalance_ps, imbalance, measured.slow_rank_waits_ps),
+        ("noise", further.noise_ps, max(quiet, everywhere), everywhere),
+    ):
+        low, high = min(saved, default=0), max([*saved, most])
+        out.append((cause, mean, low, high, *_computation(cause, measured), rests_on))
+    late = (turns.late_ps, turns.late_low_ps, turns.late_high_ps)
+    return [*out, ("late-partner", *late, "", wording.TAKEN_TURNS, rests_on)]
 
 
 def _in_measured_time(
@@ -425,7 +426,8 @@ def _in_measured_time(
     """Costs in the expected run, scaled to the measured one, largest first."""
     made = []
     for cause, ps, low, high, subject, shown, rests in costs:
-        value = max(round(ps * scale), 0)
+        factor = 1.0 if cause in IN_MEASURED_TIME else scale
+        value = max(round(ps * factor), 0)
         if value == 0:
             continue
         named = cause == "slow-link" and not summary.place_open
@@ -433,8 +435,8 @@ def _in_measured_time(
             Cost(
                 cause=cause,
                 ps=value,
-                low_ps=max(round(low * min(scale, 1.0)), 0),
-                high_ps=max(round(high * max(scale, 1.0)), value),
+                low_ps=max(round(low * min(factor, 1.0)), 0),
+                high_ps=max(round(high * max(factor, 1.0)), value),
                 share=min(value / total_ps, 1.0),
                 subject=subject,
                 links=summary.slow_links if named else (),
@@ -446,15 +448,17 @@ def _in_measured_time(
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 
 
-def _waits_hidden_by_the_model(measured: Measured, further: FurtherCosts, total_ps: float) -> float:
-    """Waits for slow ranks, ps of the expected run, if its replay hides them behind transfers.
+def _imbalance(measured: Measured, saved_ps: float) -> float:
+    """Cost of imbalance, ps, where the replay with balanced computation saves so much.
 
-    A rank that computes does not progress its messages, which no model has. Otherwise the replay
-    says what they cost, and ``0`` is returned.
+    A rank that computes does not progress its messages, which no model has. But what waits for a
+    slow rank may wait for other messages, too. So the cost lies between what the replay saves and
+    all waits for slow ranks. If the replay saves as much as a fault, it is believed; otherwise the
+    middle is.
     """
-    even = sum(further.imbalance_ps) / max(len(further.imbalance_ps), 1)
-    scale = max(measured.elapsed_ps, 1) / total_ps
-    return measured.slow_rank_waits_ps / scale if even < FAULT * total_ps else 0.0
+    if saved_ps >= FAULT * measured.elapsed_ps:
+        return saved_ps
+    return (saved_ps + max(measured.slow_rank_waits_ps, saved_ps)) / 2.0
 
 
 def _own_cost(
@@ -506,16 +510,38 @@ def _own_cost_of_placement(
     return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
 
 
-def _dependency_waits(measured: Measured, further: FurtherCosts) -> float:
-    """Waits for computation that would remain with balanced computation, ps.
+@dataclass(frozen=True)
+class _TurnWaits:
+    """Waits for computation that would remain with balanced computation: ranks compute in turn.
 
     The trace shows how long ranks wait for the computation of others. What the expected run saves
     with balanced computation or without noise is imbalance or noise, as are waits for slow ranks.
-    The rest is due to dependencies: ranks compute in turn.
+    The others are due to dependencies, if ranks receive, compute and send on, and else due to late
+    partners. Which of them the expected run saves is unknown: between all and none of each.
+
+    Attributes:
+        late_ps: Waits for partners that could send before they compute.
+        late_low_ps: Lower bound.
+        late_high_ps: Upper bound.
+        dependency_ps: Waits for what depends on messages by the order of calls.
     """
-    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
-    waits = measured.part("imbalance") + measured.part("noise")
-    return max(waits - max(even, measured.slow_rank_waits_ps) - max(quiet, 0.0), 0.0)
+
+    late_ps: float
+    late_low_ps: float
+    late_high_ps: float
+    dependency_ps: float
+
+    @classmethod
+    def of(cls, measured: Measured, further: FurtherCosts) -> _TurnWaits:
+        """Waits of a measured run, averaged over its ranks."""
+        even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
+        waits = measured.part("imbalance") + measured.part("noise")
+        saved = max(even, measured.slow_rank_waits_ps) + max(quiet, 0.0)
+        turns = max(waits - saved, 0.0)
+        chained = min(measured.dependency_waits_ps, waits)
+        dependency = turns * chained / max(waits, 1)
+        low, high = max(turns - chained, 0.0), min(turns, waits - chained)
+        return cls(turns - dependency, low, high, dependency)
 
 
 def _described(cause: Cause, summary: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
@@ -552,7 +578,10 @@ def _parts(
     if bars:
         base = bars["injection"].elapsed_ps
         within = bars["in-host"].delta_ps if "in-host" in bars else 0
-        parts[wording.BOUND_BY_PROGRAM] = base - computing - within
+        by_program = base - computing - within
+        chained = round(_TurnWaits.of(measured, further).dependency_ps)
+        parts[wording.DEPENDENCIES] = min(chained, max(by_program, 0))
+        parts[wording.BOUND_BY_PROGRAM] = by_program - parts[wording.DEPENDENCIES]
         for name, bar in bars.items():
             if name in (
                 "in-host",
@@ -590,6 +619,9 @@ def _headline(
         text = wording.nothing_costs(total)
         if largest is not None:
             text = wording.no_fault(total, largest, threshold[largest.cause])
+        chained = explanation.parts.get(wording.DEPENDENCIES, 0) / total
+        if chained >= fault_share("late-partner"):
+            text += wording.bound_by_dependencies(chained)
         program = explanation.parts.get(wording.BOUND_BY_PROGRAM, 0)
         if program > explanation.parts.get(wording.COMPUTATION, 0):
             text += wording.bound_by_communication(program / total)

@@ -17,7 +17,8 @@ from tailback.units import format_time, percent
 
 OUTSIDE_MODEL: Final = "set-up, end and calls without data"
 COMPUTATION: Final = "computation (mean over ranks)"
-BOUND_BY_PROGRAM: Final = "dependencies, imbalance and adapters at line rate"
+DEPENDENCIES: Final = "dependencies between ranks"
+BOUND_BY_PROGRAM: Final = "imbalance, late partners and adapters at line rate"
 REMAINDER: Final = "remainder of the model"
 UNEXPLAINED: Final = "not explained"
 """Names of the parts of the measured time that are not bars of the waterfall."""
@@ -30,7 +31,10 @@ SHOWN_BY_MODEL: dict[Cause, str] = {
 }
 """Evidence for causes found by re-simulation."""
 
-TAKEN_TURNS: Final = "all ranks compute for the same time, but one after another"
+TAKEN_TURNS: Final = (
+    "all ranks compute for the same time, but one after another, and the late ones receive nothing "
+    "before they send"
+)
 """Evidence for late partners."""
 
 _COMPUTATION = {
@@ -80,6 +84,15 @@ def bound_by_communication(share: float) -> str:
         f" {percent(share)} of the time is communication that takes as long on an idle network: "
         "only fewer or smaller messages, another collective algorithm, or overlap with computation "
         "would shorten it."
+    )
+
+
+def bound_by_dependencies(share: float) -> str:
+    """Addition to the headline of a healthy run whose ranks wait for one another in chains."""
+    return (
+        f" {percent(share)} of the time ranks wait for others that receive, compute and send on, "
+        "as in a pipeline or a wavefront. This is the program's order; only where a message does "
+        "not need what its sender receives first would sending it earlier save time."
     )
 
 
@@ -136,6 +149,16 @@ def errors_not_excluded(links: Sequence[SuspectLink]) -> str:
     shown = "; ".join(f"{link.name}: {link.evidence}; {link.reason}" for link in faulty[:2])
     more = f"; and {len(faulty) - 2} more" if len(faulty) > 2 else ""
     return f"No cause costs as much as a fault, but links with errors may: {shown}{more}."
+
+
+def interruptions_not_excluded(probability: float) -> str:
+    """Headline if nothing is missing, but interruptions may be in every computation."""
+    return (
+        "No cause costs as much as a fault, but noise may: computations are so long that each "
+        "would contain many interruptions, and they vary as they would with them "
+        f"({percent(probability)} probable). Shorter steps, or the same work on an idle host, "
+        "would show it."
+    )
 
 
 def cost_together(other: str, ps: int, share: float) -> str:

@@ -228,6 +228,14 @@ def _turn(group: NDArray[np.int64]) -> NDArray[np.int64]:
     return out
 
 
+def with_computation(program: Program, factor: float) -> Program:
+    """The same program with computation that takes ``factor`` times as long."""
+    if factor == 1.0:
+        return program
+    compute = program.kind == Op.COMPUTE
+    return _replace_compute(program, compute, program.amount[compute] * factor)
+
+
 def _replace_compute(
     program: Program, compute: NDArray[np.bool_], amount: NDArray[np.float64]
 ) -> Program:

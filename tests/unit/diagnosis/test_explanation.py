@@ -308,7 +308,7 @@ def test_imbalance_costs_what_the_run_saves_without() -> None:
 
 
 def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
-    """Ranks that compute while messages are under way do not progress them, which no model has."""
+    """Between nothing, as the replay says, and all that ranks waited."""
     run = measured(100)
     parts = [
         part.model_copy(update={"name": "imbalance", "ps": 25 * MS})
@@ -322,10 +322,81 @@ def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
     )
     assert (turns.cause, slow.cause) == ("late-partner", "imbalance")
     assert slow.explanation is not None
-    assert {cost.cause: cost.ps for cost in slow.explanation.costs} == {
-        "imbalance": 24 * MS,
-        "late-partner": 1 * MS,
+    assert {
+        cost.cause: (cost.low_ps, cost.ps, cost.high_ps) for cost in slow.explanation.costs
+    } == {
+        "imbalance": (0, 12 * MS, 24 * MS),
+        "late-partner": (1 * MS, 1 * MS, 1 * MS),
     }
+
+
+@pytest.mark.parametrize(
+    ("chained_ms", "verdict", "low_high_ms"),
+    [(0, "late-partner", (40, 40)), (20, "late-partner", (20, 20)), (40, "healthy", (0, 0))],
+)
+def test_chains_of_ranks_are_no_late_partners(
+    chained_ms: int, verdict: str, low_high_ms: tuple[int, int]
+) -> None:
+    run = measured(100)
+    parts = [
+        part.model_copy(update={"name": "imbalance", "ps": 40 * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
+    update = {"parts": parts, "dependency_waits_ps": chained_ms * MS}
+    diagnosis = explained(expected(100), run.model_copy(update=update))
+    assert diagnosis.cause == verdict and diagnosis.explanation is not None
+    costs = {cost.cause: cost for cost in diagnosis.explanation.costs}
+    if verdict == "late-partner":
+        late = costs["late-partner"]
+        assert (late.low_ps, late.high_ps) == tuple(ms * MS for ms in low_high_ms)
+    else:
+        assert "late-partner" not in costs and "as in a pipeline" in diagnosis.headline
+    assert diagnosis.explanation.parts.get("dependencies between ranks", 0) == chained_ms * MS
+
+
+def test_imbalance_beside_chains_has_a_range() -> None:
+    run = measured(100)
+    parts = [
+        part.model_copy(update={"name": "imbalance", "ps": 40 * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
+    chained = run.model_copy(update={"parts": parts, "dependency_waits_ps": 20 * MS})
+    diagnosis = explained(expected(100), chained, cost=FurtherCosts((12 * MS,), (0,)))
+    assert diagnosis.explanation is not None
+    late = diagnosis.explanation.cost("late-partner")
+    # Of 40 ms, balance saves 12: of the 28 that remain 8 to 20 are no chain.
+    assert late is not None and (late.low_ps, late.ps, late.high_ps) == (8 * MS, 14 * MS, 20 * MS)
+
+
+def test_possible_interruptions_leave_the_verdict_open() -> None:
+    for support, verdict in ((0.9, "healthy"), (1.1, "undetermined")):
+        weighed = Interruptions(np.array([0.1]), np.array([0.05]), support)
+        diagnosis = explained(
+            expected(100), measured(100), cost=replace(NOTHING, interruptions=weighed)
+        )
+        assert diagnosis.cause == verdict
+        assert ("noise may" in diagnosis.headline) == (verdict == "undetermined")
+
+
+def test_simulated_time_scales_no_computation_cost() -> None:
+    run = measured(100)
+    parts = [
+        part.model_copy(update={"name": "imbalance", "ps": 35 * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
+    cost = FurtherCosts(imbalance_ps=(20 * MS,), noise_ps=(0,))
+    run = run.model_copy(update={"parts": parts})
+    diagnosis = explained(expected(80, share("slow-link", 0.1)), run, cost=cost)
+    assert diagnosis.explanation is not None
+    costs = {cost.cause: cost.ps for cost in diagnosis.explanation.costs}
+    assert (costs["imbalance"], costs["late-partner"]) == (20 * MS, 15 * MS)
+    assert costs["slow-link"] > 8 * MS
 
 
 def test_the_patterns_cost_hides_no_fault() -> None:

@@ -248,3 +248,87 @@ def test_the_measured_time_lies_between_init_and_finalize(write: Build) -> None:
     out = run(write([script, script]))
     assert out.measured.elapsed_ps == 201 * US
     assert part(out, 0, "computation") == 200 * US
+
+
+def dependencies(out: MeasuredRun) -> tuple[int, int]:
+    """Waits for computation, and their part in chains of ranks, ps over all ranks."""
+    rows = out.tables["waits"]
+    computing = rows["imbalance_ps"].sum() + rows["noise_ps"].sum()
+    assert out.measured.dependency_waits_ps == rows["dependency_ps"].sum() // out.measured.n_ranks
+    return int(computing), int(rows["dependency_ps"].sum())
+
+
+def pipeline(stages: int) -> list[list[tuple[Any, ...]]]:
+    """Each stage receives, computes 1 ms and sends on; then all meet in a barrier."""
+    scripts = []
+    for stage in range(stages):
+        ready = 1_000 + 1_000_000 * stage
+        script = list(collective(0, 1_000))
+        if stage:
+            script += receive(1_000, ready, source=stage - 1)
+        if stage + 1 < stages:
+            script += send(ready + 1_000_000, ready + 1_000_500, to=stage + 1)
+        enter = ready + 1_000_000 + (500 if stage + 1 < stages else 0)
+        end = 1_001_000 + 1_000_000 * stages
+        scripts.append([*script, *collective(enter, end)])
+    return scripts
+
+
+def test_stages_of_a_pipeline_depend_on_one_another(write: Build) -> None:
+    waited, chained = dependencies(run(write(pipeline(4))))
+    # 1 + 2 + 3 ms in receives and as much at the end.
+    assert waited == pytest.approx(12 * MS, rel=0.01)
+    assert chained == waited
+
+
+def test_a_pair_that_takes_turns_is_no_chain(write: Build) -> None:
+    # The first computes before it sends, the second after it has received.
+    waited, chained = dependencies(run(write(pipeline(2))))
+    assert waited == pytest.approx(2 * MS, rel=0.01)
+    assert chained == 0
+
+
+def test_a_reply_depends_on_its_request(write: Build) -> None:
+    first, last = collective(0, 1_000), collective(3_010_000, 3_011_000)
+    out = run(
+        write(
+            [
+                [
+                    *first,
+                    *send(1_000, 2_000, to=1),
+                    *receive(2_000, 3_004_000, source=1),
+                    *last,
+                ],
+                [
+                    *first,
+                    *receive(1_000, 2_500, source=0),
+                    *send(3_002_500, 3_003_000, to=0),
+                    *last,
+                ],
+            ]
+        )
+    )
+    waited, chained = dependencies(out)
+    assert waited == pytest.approx(3 * MS, rel=0.01) and chained == waited
+
+
+def test_computation_before_a_receipt_is_no_dependency(write: Build) -> None:
+    # Rank 1 computes 3 ms before it receives, and 1 ms before it sends.
+    first, last = collective(0, 1_000), collective(4_010_000, 4_011_000)
+    out = run(
+        write(
+            [
+                [*first, *send(1_000, 2_000, to=1), *last],
+                [
+                    *first,
+                    *receive(3_001_000, 3_002_000, source=0),
+                    *send(4_002_000, 4_002_500, to=2),
+                    *last,
+                ],
+                [*first, *receive(1_000, 4_004_000, source=1), *last],
+            ]
+        )
+    )
+    rows = out.tables["waits"].filter((pl.col("rank") == 2) & (pl.col("kind") == "late_sender"))
+    assert rows["imbalance_ps"].sum() == pytest.approx(4 * MS, rel=0.01)
+    assert rows["dependency_ps"].sum() == pytest.approx(1 * MS, rel=0.01)
