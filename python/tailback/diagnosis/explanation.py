@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from tailback.frozen_model import FrozenModel
+from tailback.units import format_bytes, format_time, percent
 
 Origin = Literal["trace", "counters", "fabric", "model", "telemetry"]
 """Evidence behind a part: recorded times, port counters, rates that the fabric states, a
@@ -185,6 +186,72 @@ class PortEvents(FrozenModel):
     finding: str
     statement: str
     ports: list[PortCount]
+
+
+SubjectKind = Literal["run", "link", "host", "switch", "rank", "call", "job"]
+"""What a row of evidence is about."""
+
+Source = Literal["trace", "counters", "fabric", "forwarding", "jobs", "samples", "model"]
+"""Where its value comes from: recorded times, port counters, the fabric file, forwarding tables,
+the job list, samples in packets, or a simulation."""
+
+Unit = Literal["ps", "B", "Gb/s", "share", "count", "ratio"]
+"""Unit of its value."""
+
+
+def _with_unit(value: float, unit: Unit) -> str:
+    if unit == "ps":
+        return format_time(value)
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "share":
+        return percent(value)
+    if unit == "Gb/s":
+        return f"{value:.3g} Gb/s" if value >= 1.0 else f"{1000.0 * value:.3g} Mb/s"
+    return f"{value:.3g}"
+
+
+class EvidenceRow(FrozenModel):
+    """One value of the evidence, and what it says of each cause.
+
+    Attributes:
+        subject: Name of the link, host, rank, call or job; for a run, what is summed up.
+        kind: What the subject is.
+        start_ps: Start of the time that the value is of, ps from the start of the run.
+        end_ps: End of that time.
+        quantity: What was measured.
+        value: Its value.
+        unit: Unit of ``value`` and ``error``.
+        error: Standard error of the value; None if unknown.
+        source: Where it comes from.
+        log_ratios: By cause, the natural logarithm of the likelihood of the row with the cause over
+            that without it; positive values speak for the cause. A row of the run contains the
+            ranks, calls or links that are summed up in it.
+        says: By cause, what follows from the row otherwise.
+    """
+
+    subject: str
+    kind: SubjectKind
+    start_ps: int
+    end_ps: int
+    quantity: str
+    value: float
+    unit: Unit
+    error: float | None = None
+    source: Source
+    log_ratios: dict[str, float] = Field(default_factory=dict)
+    says: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The value with its error."""
+        value = _with_unit(self.value, self.unit)
+        return value if self.error is None else f"{value} ± {_with_unit(self.error, self.unit)}"
+
+    @property
+    def weight(self) -> float:
+        """Largest absolute logarithm of a likelihood ratio; 0 without one."""
+        return max(map(abs, self.log_ratios.values()), default=0.0)
 
 
 class Explanation(FrozenModel):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tailback.diagnosis.explanation import (
+    EvidenceRow,
     Origin,
     PortEvents,
     SampledLink,
@@ -56,6 +57,7 @@ class EvidenceSummary:
         impossible: Why what was found cannot be true, as a sentence; empty if it can.
         sources: Evidence used, one line each.
         missing: Evidence that would resolve open questions.
+        evidence: All rows of evidence.
         change: A part of the run in which calls take longer than the expected run explains; None
             if there is none, or too little to tell.
     """
@@ -86,6 +88,7 @@ class EvidenceSummary:
     impossible: str = ""
     sources: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    evidence: tuple[EvidenceRow, ...] = ()
     change: ChangeOverTime | None = None
 
     @property

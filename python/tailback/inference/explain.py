@@ -31,6 +31,7 @@ from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.evidence_table import evidence_rows
 from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import SETTINGS
@@ -163,13 +164,15 @@ def add_evidence(
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     summary = _summary(space, posterior, candidates, statements)
+    suspects = _suspect_links(space, posterior, expected, candidates)
     summary = replace(
         summary,
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
-        suspect_links=_suspect_links(space, posterior, expected, candidates),
+        suspect_links=suspects,
+        evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
     )
     explained = with_others.with_slow_links(best.slow)

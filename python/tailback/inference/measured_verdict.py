@@ -13,9 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
-from tailback.diagnosis.explanation import Cost, Explanation, Origin, SuspectLink
+from tailback.diagnosis.evidence_rows import by_weight
+from tailback.diagnosis.explanation import (
+    Cost,
+    EvidenceRow,
+    Explanation,
+    Origin,
+    Source,
+    SuspectLink,
+)
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, WaterfallBar
 from tailback.diagnosis.wording import late_ranks
+from tailback.evidence.measured_routes import MIN_UNEVENNESS
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.decision import (
@@ -37,6 +46,7 @@ from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
+from tailback.units import percent
 
 _ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
 """Cause; its cost in the expected run with its least and greatest value, ps; subject; evidence, and
@@ -187,6 +197,7 @@ def explain(
             "chances": dict(decision.chances),
             "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
             "explanation": explanation,
+            "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
             "not_explained_ps": not_explained_ps,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
@@ -198,6 +209,32 @@ def explain(
     return advised(
         explained, of_measured(remedy, measured.elapsed_ps, outside + max(not_explained_ps, 0))
     )
+
+
+def _rows_of_routes(further: FurtherCosts, measured: Measured) -> list[EvidenceRow]:
+    """What counters and forwarding tables say of the routes."""
+    rows: list[EvidenceRow] = []
+    judged_by: tuple[tuple[Source, float, float], ...] = (
+        ("counters", further.uneven, MIN_UNEVENNESS),
+        ("forwarding", further.uneven_tables, MIN_TABLE_UNEVENNESS),
+    )
+    for source, deviation, least in judged_by:
+        if deviation > 0.0:
+            judged = "for" if deviation >= least else "against"
+            rows.append(
+                EvidenceRow(
+                    subject="parallel links",
+                    kind="run",
+                    start_ps=0,
+                    end_ps=measured.elapsed_ps,
+                    quantity="uneven bytes" if source == "counters" else "uneven destinations",
+                    value=deviation,
+                    unit="share",
+                    source=source,
+                    says={"routing": f"{judged}: {percent(least)} would be uneven"},
+                )
+            )
+    return rows
 
 
 def _suspect_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[SuspectLink]:

@@ -315,6 +315,26 @@ DERIVED = {
             ("before_utilization", pl.Float64, "our packets' share of the line rate, 0-1"),
             ("after_utilization", pl.Float64, "the same in the second run"),
         ),
+        Table.of(
+            "evidence",
+            "one value of the evidence of a diagnosis",
+            ("subject", pl.String, "link, host, switch, rank, call or job; what is summed up"),
+            ("kind", pl.String, "what that is, or run"),
+            ("start_ps", pl.Int64, "start of its time, from that of the run"),
+            ("end_ps", pl.Int64, "end of its time"),
+            ("quantity", pl.String, "what was measured"),
+            ("value", pl.Float64, "its value"),
+            ("unit", pl.String, "its unit"),
+            ("error", pl.Float64, "its standard error, null unknown"),
+            ("source", pl.String, "where it comes from"),
+            ("for_slow_link", pl.Float64, "log-likelihood ratio for the cause; null: not compared"),
+            ("for_other_traffic", pl.Float64, "the same"),
+            (
+                "says",
+                pl.List(pl.Struct({"cause": pl.String, "text": pl.String})),
+                "what follows otherwise",
+            ),
+        ),
     )
 }
 """Tables derived from runs by diagnosis and comparison; not part of a run."""
@@ -387,7 +407,7 @@ def markdown() -> str:
         "## Tables derived from runs",
         "",
         "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
-        "`changes` by `tailback compare --out`.",
+        "`evidence` by `tailback diagnose`, `changes` by `tailback compare --out`.",
         "",
     ]
     for table in DERIVED.values():
