@@ -7,6 +7,7 @@ account for is *not explained* and is not attributed to any cause.
 
 from __future__ import annotations
 
+import shlex
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -254,6 +255,40 @@ class EvidenceRow(FrozenModel):
         return max(map(abs, self.log_ratios.values()), default=0.0)
 
 
+MeasurementKind = Literal[
+    "hosts", "jobs", "forwarding", "errors", "counters", "pairs", "second-run"
+]
+"""What may be measured next: the hosts of the ranks, the jobs at that time, forwarding tables,
+errors of ports, counters of ports, rates between pairs of hosts, or the program again with its
+ranks shifted by one host."""
+
+
+class NextMeasurement(FrozenModel):
+    """The measurement that would tell most about the cause.
+
+    Attributes:
+        kind: What is measured.
+        subjects: Names of the links or hosts that it is of; empty for all.
+        bits: By how much the entropy over the causes is expected to fall, bits.
+        command: The command, as words.
+        output: File for what the command prints; empty if it writes its own.
+        text: What it shows and how to pass it, as a clause.
+    """
+
+    kind: MeasurementKind
+    subjects: list[str]
+    bits: float
+    command: list[str]
+    output: str = ""
+    text: str
+
+    @property
+    def command_line(self) -> str:
+        """The command to type."""
+        line = shlex.join(self.command)
+        return f"{line} > {self.output}" if self.output else line
+
+
 class Explanation(FrozenModel):
     """Breakdown of the measured time.
 
@@ -268,7 +303,10 @@ class Explanation(FrozenModel):
         costs: Cost of each cause, largest first; costs of interacting causes overlap.
         not_explained_ps: Measured time minus the expected time with all detected causes.
         model_error_ps: Error of the model due to unknown properties of the machine.
-        missing: Further evidence that would resolve open questions, and the command to collect it.
+        missing: Further evidence that would resolve open questions, and the command to collect it;
+            if the verdict is undetermined, by expected information.
+        next_measurement: The first of these; None if the verdict is not undetermined, or if no
+            measurement would help.
         sources: Evidence used, one line each.
         shared_links: Links that our job shares with other jobs, largest foreign share first; empty
             if the counters cannot separate jobs.
@@ -285,6 +323,7 @@ class Explanation(FrozenModel):
     not_explained_ps: int
     model_error_ps: int
     missing: list[str]
+    next_measurement: NextMeasurement | None = None
     sources: list[str]
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)

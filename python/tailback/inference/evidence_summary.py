@@ -16,6 +16,7 @@ from tailback.diagnosis.explanation import (
 )
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
+from tailback.inference.next_measurement import MeasurementChoice
 from tailback.inference.unknown_job import UnknownJob
 
 
@@ -56,7 +57,7 @@ class EvidenceSummary:
             are.
         impossible: Why what was found cannot be true, as a sentence; empty if it can.
         sources: Evidence used, one line each.
-        missing: Evidence that would resolve open questions.
+        measurements: What may be measured, by what it would tell; None if nothing was compared.
         evidence: All rows of evidence.
         change: A part of the run in which calls take longer than the expected run explains; None
             if there is none, or too little to tell.
@@ -87,7 +88,7 @@ class EvidenceSummary:
     ranks_missing: str = ""
     impossible: str = ""
     sources: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    measurements: MeasurementChoice | None = None
     evidence: tuple[EvidenceRow, ...] = ()
     change: ChangeOverTime | None = None
 

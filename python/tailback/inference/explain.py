@@ -48,6 +48,7 @@ from tailback.inference.network_clues import (
     routing_is_stated,
     unknown_hosts,
 )
+from tailback.inference.next_measurement import MeasurementChoice, possible_measurements
 from tailback.inference.search import ExplanationSearch
 from tailback.inference.suspect_links import CableCosts, charges, suspect_links
 from tailback.inference.unknown_job import UnknownJob
@@ -86,7 +87,8 @@ class _Statements:
     """Statements for the diagnosis, collected on the way."""
 
     sources: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    pairs: str = ""
+    """Why hosts should be measured in pairs; empty: nothing in particular."""
     assumed_hosts: str = ""
 
 
@@ -131,8 +133,6 @@ def add_evidence(
         run if has_no_probes(prepared.scenario) and run.computations is not None else None,
     )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
-    if statements.assumed_hosts:
-        statements.missing.append(wording.missing_evidence("hosts"))
     posterior = ExplanationSearch(space).explained(prepared, fifo)
     best = posterior.best
     chosen = space.machines[best.machine].prepared
@@ -153,11 +153,14 @@ def add_evidence(
     place_open = _place_is_open(space, posterior, prepared)
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
-    no_tables = chosen.scenario.fabric.forwarding is None
-    cables = (*best.slow, *candidates)
-    if evidence.counters is not None and not are_counted(evidence, cables, prepared.fabric):
-        statements.missing.append(wording.COUNTERS_OF_CABLES)
-    _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
+    measurements = possible_measurements(
+        space,
+        chosen,
+        assumed_hosts=bool(statements.assumed_hosts),
+        candidates=[prepared.fabric.link_name(cable.link) for cable in candidates],
+        counted=are_counted(evidence, (*best.slow, *candidates), prepared.fabric),
+        pairs=statements.pairs,
+    )
     with_others = others.add_to(chosen, best.bursts)
     expected = _expected(space, best)
     change = _change_over_time(space, best, expected)
@@ -172,6 +175,7 @@ def add_evidence(
         place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
         suspect_links=suspects,
+        measurements=MeasurementChoice(space, posterior, measurements),
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
     )
@@ -274,9 +278,9 @@ def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
     chance, cables = posterior.slow_somewhere
     machine, slowdowns = posterior.slower_machine
     if machine >= LIKELY:
-        statements.missing.append(wording.slower_machine(slowdowns))
+        statements.pairs = wording.slower_machine(slowdowns)
     elif chance >= LIKELY and cables:
-        statements.missing.append(wording.SLOW_SOMEWHERE)
+        statements.pairs = wording.SLOW_SOMEWHERE
     else:
         return ""
     return wording.slow_anywhere(cables, slowdowns if machine >= 1.0 - CREDIBLE else ())
@@ -348,7 +352,6 @@ def _summary(
         },
         candidates=tuple(link.text for link in possible),
         sources=tuple(statements.sources),
-        missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
         impossible=impossible_slow(evidence, fabric),
     )
@@ -644,22 +647,6 @@ def _name_sources(
     if evidence.jobs is not None:
         statements.sources.append(wording.listed_jobs(evidence.jobs, evidence.jobs_from))
     statements.sources += evidence.notes
-
-
-def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:
-    """Evidence that would settle open questions, with the command that collects it.
-
-    Args:
-        statements: Extended by the evidence that is missing.
-        evidence: The evidence so far.
-        tables: Whether forwarding tables would help.
-    """
-    if evidence.counters is None:
-        statements.missing.append(wording.missing_evidence("counters"))
-    elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
-        statements.missing.append(wording.missing_evidence("jobs"))
-    if tables:
-        statements.missing.append(wording.missing_evidence("forwarding"))
 
 
 def port_event_statements(findings: pl.DataFrame | None) -> tuple[PortEvents, ...]:

@@ -45,6 +45,7 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
+from tailback.inference.next_measurement import MeasurementChoice
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
 from tailback.units import percent
 
@@ -160,7 +161,7 @@ def explain(
         costs=costs,
         not_explained_ps=not_explained_ps,
         model_error_ps=round(abs(inside - scale * expected)),
-        missing=list(summary.missing),
+        missing=_asked(summary),
         sources=list(summary.sources),
         shared_links=list(summary.shared_links),
         sampled_links=list(summary.sampled_links),
@@ -173,7 +174,8 @@ def explain(
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, summary, decision)
-    open_question = _nothing_to_diagnose(measured, summary, inside) or summary.impossible
+    too_little = _nothing_to_diagnose(measured, summary, inside)
+    open_question = too_little or summary.impossible
     if not open_question:
         open_question = _model_too_slow(costs, (expected, inside), scale, summary)
     if not open_question and main is None:
@@ -184,6 +186,8 @@ def explain(
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:
         headline = f"{headline} {summary.assumed_hosts}."
+    if cause == "undetermined" and summary.measurements is not None and not too_little:
+        explanation = _with_next_measurement(explanation, summary.measurements, decision)
     blamed = cause == "slow-link" and not summary.place_open
     # A finding without a rule belongs to the verdict on the expected run, which may differ.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
@@ -205,10 +209,30 @@ def explain(
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, summary)
+    proved = advise(explained) if other else diagnosis.remedy
+    remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(
         explained, of_measured(remedy, measured.elapsed_ps, outside + max(not_explained_ps, 0))
     )
+
+
+def _asked(summary: EvidenceSummary) -> list[str]:
+    """Evidence that is worth collecting whatever the verdict."""
+    measurements = summary.measurements
+    possible = [] if measurements is None else measurements.possible
+    return [measurement.text for measurement in possible if measurement.asked]
+
+
+def _with_next_measurement(
+    explanation: Explanation, measurements: MeasurementChoice, decision: Decision
+) -> Explanation:
+    """The explanation with what may be measured, by the information that it is expected to give."""
+    ranked = measurements.ranked(decision.chances)
+    update = {
+        "missing": [measurement.text for bits, measurement in ranked if bits > 0],
+        "next_measurement": measurements.best(ranked),
+    }
+    return explanation.model_copy(update=update)
 
 
 def _rows_of_routes(further: FurtherCosts, measured: Measured) -> list[EvidenceRow]:
