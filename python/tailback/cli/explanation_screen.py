@@ -69,6 +69,8 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
     if len(explanation.port_events) > _PORT_EVENTS:
         more = len(explanation.port_events) - _PORT_EVENTS
         lines += [f"  ports counted: {counted(more, 'more finding')} in the report"]
+    if explanation.smallest_fault is not None:
+        lines += wrap(explanation.smallest_fault.statement)
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
     if explanation.next_measurement is not None:
         return lines + _measurement_lines(explanation.next_measurement)

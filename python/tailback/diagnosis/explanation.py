@@ -289,6 +289,59 @@ class NextMeasurement(FrozenModel):
         return f"{line} > {self.output}" if self.output else line
 
 
+class VisibleCables(FrozenModel):
+    """The smallest fault of a cable that would have been seen.
+
+    Attributes:
+        role: Whether the cables lead to hosts.
+        used: Number of cables of this role that carry the job's messages.
+        tried: Number of them that were simulated.
+        seen: Number of these, more than half, that would have been seen at ``rate_share``.
+        rate_share: Largest share of their rate at which these would have been seen to be slow, 0–1;
+            None if at none.
+    """
+
+    role: Literal["host", "between switches"]
+    used: int
+    tried: int
+    seen: int
+    rate_share: float | None
+
+    @property
+    def statement(self) -> str:
+        """What would have been seen, as a clause."""
+        cable = "host cable" if self.role == "host" else "cable between switches"
+        of_all = f"tried, of {self.used} with your messages"
+        if self.rate_share is None:
+            return f"hardly any slow {cable} ({self.tried} {of_all})"
+        rate = percent(self.rate_share)
+        return f"a {cable} at {rate} of its rate or less ({self.seen} of {self.tried} {of_all})"
+
+
+class SmallestFault(FrozenModel):
+    """The smallest faults that would have been seen in a healthy run.
+
+    Attributes:
+        cables: Slow cables, by role.
+        job_gbps: Least mean rate of each host that the job does not use at which another job on
+            all of them would have been seen, Gb/s; None if at none, or without such hosts.
+    """
+
+    cables: list[VisibleCables]
+    job_gbps: float | None
+
+    @property
+    def statement(self) -> str:
+        """What would have been seen, and what need not have been, as a sentence."""
+        shown = [cables.statement for cables in self.cables]
+        if self.job_gbps is not None:
+            shown.append(f"a job on all other hosts at {self.job_gbps:.2g} Gb/s each or more")
+        return (
+            f"Faults that would have shown: {'; '.join(shown)}. Smaller ones, and cables that your "
+            "messages hardly wait for, need not have."
+        )
+
+
 class Explanation(FrozenModel):
     """Breakdown of the measured time.
 
@@ -308,6 +361,8 @@ class Explanation(FrozenModel):
         next_measurement: The first of these; None if the verdict is not undetermined, or if no
             measurement would help.
         sources: Evidence used, one line each.
+        smallest_fault: The smallest faults that would have been seen; None if the verdict is not
+            healthy, or if simulating them takes too long.
         shared_links: Links that our job shares with other jobs, largest foreign share first; empty
             if the counters cannot separate jobs.
         sampled_links: Links with the most congested packets by the samples in our packets; empty
@@ -325,6 +380,7 @@ class Explanation(FrozenModel):
     missing: list[str]
     next_measurement: NextMeasurement | None = None
     sources: list[str]
+    smallest_fault: SmallestFault | None = None
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)
     port_events: list[PortEvents] = Field(default_factory=list)

@@ -17,6 +17,7 @@ from tailback.diagnosis.explanation import (
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
 from tailback.inference.next_measurement import MeasurementChoice
+from tailback.inference.smallest_fault import FaultSizes
 from tailback.inference.unknown_job import UnknownJob
 
 
@@ -58,6 +59,7 @@ class EvidenceSummary:
         impossible: Why what was found cannot be true, as a sentence; empty if it can.
         sources: Evidence used, one line each.
         measurements: What may be measured, by what it would tell; None if nothing was compared.
+        sizes: Sizes of faults that would have been seen; None if nothing was compared.
         evidence: All rows of evidence.
         change: A part of the run in which calls take longer than the expected run explains; None
             if there is none, or too little to tell.
@@ -89,6 +91,7 @@ class EvidenceSummary:
     impossible: str = ""
     sources: tuple[str, ...] = ()
     measurements: MeasurementChoice | None = None
+    sizes: FaultSizes | None = None
     evidence: tuple[EvidenceRow, ...] = ()
     change: ChangeOverTime | None = None
 

@@ -50,6 +50,7 @@ from tailback.inference.network_clues import (
 )
 from tailback.inference.next_measurement import MeasurementChoice, possible_measurements
 from tailback.inference.search import ExplanationSearch
+from tailback.inference.smallest_fault import FaultSizes
 from tailback.inference.suspect_links import CableCosts, charges, suspect_links
 from tailback.inference.unknown_job import UnknownJob
 from tailback.io.progress import Progress
@@ -176,6 +177,7 @@ def add_evidence(
         ranks_missing=ranks_missing_of(prepared.scenario),
         suspect_links=suspects,
         measurements=MeasurementChoice(space, posterior, measurements),
+        sizes=FaultSizes(space, posterior),
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
     )

@@ -188,6 +188,9 @@ def explain(
         headline = f"{headline} {summary.assumed_hosts}."
     if cause == "undetermined" and summary.measurements is not None and not too_little:
         explanation = _with_next_measurement(explanation, summary.measurements, decision)
+    if cause == HEALTHY and summary.sizes is not None:
+        smallest = summary.sizes.smallest()
+        explanation = explanation.model_copy(update={"smallest_fault": smallest})
     blamed = cause == "slow-link" and not summary.place_open
     # A finding without a rule belongs to the verdict on the expected run, which may differ.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
