@@ -98,7 +98,7 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
 @click.option(
     "--evidence",
     is_flag=True,
-    help="Also print the table of all evidence, and what each row says of each cause.",
+    help="Also print all evidence, and what it says of each cause.",
 )
 @format_option
 @click.option(
