@@ -137,20 +137,7 @@ def add_evidence(
     posterior = ExplanationSearch(space).explained(prepared, fifo)
     best = posterior.best
     chosen = space.machines[best.machine].prepared
-    if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
-        statements.sources.append(wording.MESSAGES_IN_ORDER)
-    routing = chosen.scenario.engine.routing
-    if routing != prepared.scenario.engine.routing:
-        statements.sources.append(wording.ROUTED[routing])
-    if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
-        statements.sources.append(wording.tables_not_used())
-    if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
-        statements.sources.append(wording.STATED_SLOW_NOT_USED)
-    if not best.slow and counted_slow(evidence, prepared.fabric):
-        statements.sources.append(wording.COUNTED_SLOW_NOT_USED)
-    if space.machines[best.machine].small_buffers:
-        statements.sources.append(wording.SMALL_BUFFERS)
-    statements.sources += [wording.ruled_out_coarsely(ranking) for ranking in space.rankings]
+    statements.sources += _assumed(space, best, prepared)
     place_open = _place_is_open(space, posterior, prepared)
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
@@ -189,6 +176,26 @@ def add_evidence(
         _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
     )
+
+
+def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenario) -> list[str]:
+    """How the most probable machine model differs from what is stated, one line each."""
+    sources: list[str] = []
+    chosen = space.machines[best.machine].prepared
+    if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
+        sources.append(wording.MESSAGES_IN_ORDER)
+    routing = chosen.scenario.engine.routing
+    if routing != prepared.scenario.engine.routing:
+        sources.append(wording.ROUTED[routing])
+    if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
+        sources.append(wording.tables_not_used())
+    if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
+        sources.append(wording.STATED_SLOW_NOT_USED)
+    if not best.slow and counted_slow(space.evidence, prepared.fabric):
+        sources.append(wording.COUNTED_SLOW_NOT_USED)
+    if space.machines[best.machine].small_buffers:
+        sources.append(wording.SMALL_BUFFERS)
+    return sources + [wording.ruled_out_coarsely(ranking) for ranking in space.rankings]
 
 
 def _suspect_links(

@@ -186,11 +186,8 @@ def explain(
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:
         headline = f"{headline} {summary.assumed_hosts}."
-    if cause == "undetermined" and summary.measurements is not None and not too_little:
-        explanation = _with_next_measurement(explanation, summary.measurements, decision)
-    if cause == HEALTHY and summary.sizes is not None:
-        smallest = summary.sizes.smallest()
-        explanation = explanation.model_copy(update={"smallest_fault": smallest})
+    if not too_little:
+        explanation = _with_limits(explanation, cause, summary, decision)
     blamed = cause == "slow-link" and not summary.place_open
     # A finding without a rule belongs to the verdict on the expected run, which may differ.
     rules = [finding for finding in diagnosis.findings if finding.code != CODE]
@@ -214,9 +211,8 @@ def explain(
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
     proved = advise(explained) if other else diagnosis.remedy
     remedy = remedy_for(explained, proved, summary, explanation.missing)
-    return advised(
-        explained, of_measured(remedy, measured.elapsed_ps, outside + max(not_explained_ps, 0))
-    )
+    left_ps = outside + max(not_explained_ps, 0)
+    return advised(explained, of_measured(remedy, measured.elapsed_ps, left_ps))
 
 
 def _asked(summary: EvidenceSummary) -> list[str]:
@@ -224,6 +220,17 @@ def _asked(summary: EvidenceSummary) -> list[str]:
     measurements = summary.measurements
     possible = [] if measurements is None else measurements.possible
     return [measurement.text for measurement in possible if measurement.asked]
+
+
+def _with_limits(
+    explanation: Explanation, cause: Cause, summary: EvidenceSummary, decision: Decision
+) -> Explanation:
+    """The explanation with what an open verdict lacks, or what a healthy one would have shown."""
+    if cause == "undetermined" and summary.measurements is not None:
+        return _with_next_measurement(explanation, summary.measurements, decision)
+    if cause == HEALTHY and summary.sizes is not None:
+        return explanation.model_copy(update={"smallest_fault": summary.sizes.smallest()})
+    return explanation
 
 
 def _with_next_measurement(
