@@ -22,7 +22,14 @@ from tailback.diagnosis.explanation import (
     Source,
     SuspectLink,
 )
-from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, WaterfallBar
+from tailback.diagnosis.model import (
+    Cause,
+    CauseShare,
+    Diagnosis,
+    Finding,
+    Remedy,
+    WaterfallBar,
+)
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.measured_routes import MIN_UNEVENNESS
 from tailback.evidence.model import Measured
@@ -189,17 +196,14 @@ def explain(
     if not too_little:
         explanation = _with_limits(explanation, cause, summary, decision)
     blamed = cause == "slow-link" and not summary.place_open
-    # A finding without a rule belongs to the verdict on the expected run, which may differ.
-    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
-    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
     explained = diagnosis.model_copy(
         update={
             "cause": cause,
             "headline": headline,
             "confidence": sure,
             "chances": dict(decision.chances),
-            "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
+            "findings": _findings(cause, diagnosis, costs, shown),
             "explanation": explanation,
             "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
             "not_explained_ps": not_explained_ps,
@@ -213,6 +217,16 @@ def explain(
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     left_ps = outside + max(not_explained_ps, 0)
     return advised(explained, of_measured(remedy, measured.elapsed_ps, left_ps))
+
+
+def _findings(
+    cause: Cause, diagnosis: Diagnosis, costs: Sequence[Cost], shown: str
+) -> list[Finding]:
+    """The findings of rules, and one of the cause with the evidence that is shown for it."""
+    # A finding without a rule belongs to the verdict on the expected run, which may differ.
+    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
+    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
+    return ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown))
 
 
 def _asked(summary: EvidenceSummary) -> list[str]:

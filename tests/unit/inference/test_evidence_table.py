@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,11 +19,20 @@ from tailback.cli.evidence_screen import SHOWN, evidence_lines
 from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.evidence_rows import by_weight, evidence_table
 from tailback.diagnosis.explanation import EvidenceRow
+from tailback.fabric.model import Fabric
+from tailback.fabric.slower_cables import MissingCables
 from tailback.inference.comparisons import PortBytes, PortStalls
 from tailback.inference.error_model import OBSERVATIONS, ErrorModel
-from tailback.inference.evidence_table import divided
+from tailback.inference.evidence_table import (
+    Evidence,
+    divided,
+    rows_of_fabric,
+    rows_of_other_jobs,
+    rows_of_port_events,
+)
 from tailback.names.display import display_width
 from tests.factories.cli import scenario
+from tests.factories.counted_links import small_tree
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -178,3 +190,58 @@ def test_the_option_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixtu
         arguments = ["diagnose", str(file), "--out", str(out), "--quiet", "--seeds", "1"]
         assert tailback([*arguments, "--method", "block", *options]) in (0, 3)
         assert ("EVIDENCE, the most decisive first" in capsys.readouterr().out) is there
+
+
+# --- sources -----------------------------------------------------------------------------------
+
+
+def stated_evidence(fabric: Fabric, **of_network: Any) -> Evidence:
+    """Evidence without a search: what files state of a fabric, and what ports counted."""
+    measured: Any = SimpleNamespace(measured=SimpleNamespace(elapsed_ps=10**12))
+    network: Any = SimpleNamespace(link_events=None, others=None, jobs=None)
+    network.__dict__.update(of_network)
+    space: Any = SimpleNamespace(
+        evidence=network, measured=measured, others=SimpleNamespace(traffic=None)
+    )
+    return Evidence(space, fabric, {}, {}, {}, None)
+
+
+def test_missing_cables_are_evidence_of_the_fabric(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric = small_tree(leaves=4)
+    assert not list(rows_of_fabric(stated_evidence(fabric)))
+    leaf = fabric.n_nodes
+    few = [MissingCables(leaf, 3, 4)]
+    monkeypatch.setattr("tailback.inference.evidence_table.missing_cables", lambda _: few)
+    (lacking,) = rows_of_fabric(stated_evidence(fabric))
+    assert (lacking.subject, lacking.value) == (fabric.vertex_name(leaf), 3.0)
+    assert lacking.quantity == "up-links, of 4 elsewhere" and lacking.source == "fabric"
+
+
+def test_slow_cables_of_the_file_are_rows() -> None:
+    fabric = small_tree()
+    gbps = fabric.link_gbps.copy()
+    gbps[0] = 25.0
+    slower = replace(fabric, link_gbps=gbps, nominal_gbps=fabric.link_gbps)
+    (stated,) = rows_of_fabric(stated_evidence(slower))
+    assert (stated.subject, stated.value) == (fabric.link_name(0), 25.0)
+    assert stated.says == {"slow-link": "for: 25 of 100 Gb/s"}
+
+
+def test_errors_and_jobs_are_rows() -> None:
+    fabric = small_tree()
+    events = pl.DataFrame(
+        {
+            "link": [3, 4],
+            "finding": ["errors", "paused"],
+            "counters": [["symbol_error"], ["rx_pause"]],
+            "count": [12, 0],
+        }
+    )
+    jobs: Any = SimpleNamespace(jobs=(SimpleNamespace(job="17", hosts=("a", "b"), sent_bytes=9.0),))
+    evidence = stated_evidence(fabric, link_events=events, others=jobs, jobs=("17",))
+    (errors,) = rows_of_port_events(evidence)
+    assert (errors.subject, errors.value) == (fabric.link_name(3), 12.0)
+    sent, listed = rows_of_other_jobs(evidence)
+    assert (sent.subject, sent.value, sent.unit) == ("job 17", 9.0, "B")
+    assert sent.says == {"other-traffic": "against: too little to matter"}
+    assert (listed.source, listed.value) == ("jobs", 1.0)
