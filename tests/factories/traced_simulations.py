@@ -33,6 +33,8 @@ def traced(
     *,
     pattern: Mapping[str, Any] = STENCIL,
     engine: Mapping[str, Any] | None = None,
+    hosts: str = "all",
+    aggregation: int = 4,
 ) -> tuple[dict[str, Any], Run]:
     """A scenario with the trace of a run on a fat tree of 16 hosts, and the run.
 
@@ -42,10 +44,12 @@ def traced(
         share: Share of their rate that they have.
         pattern: The program.
         engine: Settings that the scenario states.
+        hosts: Hosts of the job.
+        aggregation: Switches above the leaves.
     """
     data: dict[str, Any] = {
-        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 4}},
-        "job": [{"pattern": dict(pattern)}],
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": aggregation}},
+        "job": [{"pattern": dict(pattern), "hosts": hosts}],
     }
     if engine is not None:
         data["engine"] = dict(engine)
@@ -53,7 +57,7 @@ def traced(
     fabric = prepared.fabric
     cables = tuple(SlowLink(link, share * float(fabric.link_gbps[link])) for link in slow)
     run = make_evaluate(prepared)(Change(computations=True, measure=True, slow=cables))
-    hosts = [fabric.host_name[node] for node in prepared.observed.node]
+    names = [fabric.host_name[node] for node in prepared.observed.node]
     scripts = scripts_of(prepared.observed.program, run)
-    trace = writing(folder)(scripts, resolution=RESOLUTION, hosts=hosts)
+    trace = writing(folder)(scripts, resolution=RESOLUTION, hosts=names)
     return {**data, "job": [{"trace": str(trace)}]}, run

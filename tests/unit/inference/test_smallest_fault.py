@@ -12,7 +12,7 @@ from tailback.diagnosis.cable_search import MAX_SHARE, MIN_SHARE
 from tailback.diagnosis.explanation import SmallestFault, VisibleCables
 from tailback.diagnosis.model import Diagnosis
 from tailback.inference.smallest_fault import largest_share
-from tests.factories.traced_simulations import traced
+from tests.factories.traced_simulations import STENCIL, traced
 
 STATIC = {"routing": "deterministic"}
 
@@ -80,6 +80,21 @@ def test_a_fault_half_as_large_may_be_healthy(healthy: Diagnosis, tmp_path: Path
     assert host.rate_share is not None
     slow = diagnosed(tmp_path, BORDER_CABLE, share=(1.0 + host.rate_share) / 2.0)
     assert slow.cause == "healthy"
+
+
+def test_jobs_on_other_hosts_are_tried(tmp_path: Path) -> None:
+    """Every other host is free, so that another job shares the job's links between switches."""
+    data, _ = traced(
+        tmp_path,
+        pattern={**STENCIL, "dims": [2, 4]},
+        engine={"routing": "adaptive"},
+        hosts="0,2,4,6,8,10,12,14",
+        aggregation=2,
+    )
+    result = diagnose(data, methods=["block"], remedies=["placement"], seeds=1)
+    assert result.diagnosis.cause == "healthy"
+    job_gbps = smallest_of(result.diagnosis).job_gbps
+    assert job_gbps is not None and 0.0 < job_gbps < 100.0
 
 
 def test_limits_are_stated_for_jobs_and_hidden_cables() -> None:
