@@ -30,7 +30,7 @@ def evidence_lines(rows: Sequence[EvidenceRow]) -> list[str]:
     causes = list(dict.fromkeys(cause for row in rows for cause in row.log_ratios))
     wide = table_width() >= WIDE
     head = ["subject", "quantity", "value", *(["when"] if wide else []), "source"]
-    head += [NAMES.get(cause, cause) for cause in causes]
+    head += [NAMES[cause] if wide else NAMES[cause].split()[0] for cause in causes]
     head += ["what follows"] if wide else []
     cells = [
         [
@@ -45,7 +45,7 @@ def evidence_lines(rows: Sequence[EvidenceRow]) -> list[str]:
         for row in shown
     ]
     right = "  r" + ("  " if wide else " ") + "r" * len(causes)
-    titled, *lines = align_columns(head, cells, right, names=(0, 1))
+    titled, *lines = align_columns(head, cells, right, names=(0, 1) if wide else (0,))
     out = ["", "EVIDENCE, the most decisive first", titled]
     for row, line in zip(shown, lines, strict=True):
         out.append(line)
@@ -55,9 +55,9 @@ def evidence_lines(rows: Sequence[EvidenceRow]) -> list[str]:
         out.append(f"  {counted(len(rows) - SHOWN, 'more row')} in evidence.parquet")
     if causes:
         out += wrap(
-            "Columns of causes: natural logarithm of the likelihood with the cause over that "
-            "without it; above 0 speaks for it. Rows of all subjects contain the others of their "
-            "quantity."
+            f"Columns of causes ({', '.join(NAMES[cause] for cause in causes)}): natural logarithm "
+            "of the likelihood with the cause over that without it; above 0 speaks for it. Rows of "
+            "all subjects contain the others of their quantity."
         )
     return out
 

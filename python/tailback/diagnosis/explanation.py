@@ -247,7 +247,11 @@ class EvidenceRow(FrozenModel):
     def text(self) -> str:
         """The value with its error."""
         value = _with_unit(self.value, self.unit)
-        return value if self.error is None else f"{value} ± {_with_unit(self.error, self.unit)}"
+        if self.error is None:
+            return value
+        error = _with_unit(self.error, self.unit)
+        number, _, unit = value.partition(" ")
+        return f"{number if error.endswith(f' {unit}') else value} ± {error}"
 
     @property
     def weight(self) -> float:
