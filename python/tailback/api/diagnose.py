@@ -21,6 +21,7 @@ from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
 from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
+from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, SimulatedNetwork, analyse_once
@@ -137,6 +138,7 @@ class DiagnosisResult(FolderResult):
         (folder / "diagnosis.json").write_text(text, encoding="utf-8")
         (folder / "attribution.json").write_text(to_json(self.attribution), encoding="utf-8")
         to_table(self.attribution).write_parquet(folder / "attribution.parquet")
+        evidence_table(self.diagnosis.evidence).write_parquet(folder / "evidence.parquet")
         for file in self.rank_files:
             (folder / file.file).write_text(file.text, encoding="utf-8")
         with stage("run folders"):
@@ -326,6 +328,7 @@ def _of_captures(
     step("charging congested packets", 1.0)
     analyse = analyse_once()
     diagnosis = diagnose_cause(run, analyse=analyse)
+    diagnosis = diagnosis.model_copy(update={"evidence": rows_of_model(diagnosis)})
     return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attribute(run, analyse))
 
 
@@ -399,7 +402,7 @@ class _Expected:
     ) -> Diagnosis:
         """The diagnosis of the measured time in place of the expected one."""
         if measured is None:
-            return diagnosis
+            return diagnosis.model_copy(update={"evidence": rows_of_model(diagnosis)})
         diagnosis = with_measured(diagnosis, measured.measured)
         if self.summary is None:
             return diagnosis

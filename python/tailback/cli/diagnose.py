@@ -11,6 +11,7 @@ import click
 
 from tailback.api.candidates import require_placements
 from tailback.api.diagnose import diagnose as run_diagnosis
+from tailback.cli.evidence_screen import evidence_lines
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
@@ -94,6 +95,11 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     multiple=True,
     help="Also write every figure in this format; may be repeated.",
 )
+@click.option(
+    "--evidence",
+    is_flag=True,
+    help="Also print all evidence, and what it says of each cause.",
+)
 @format_option
 @click.option(
     "--workers",
@@ -126,6 +132,7 @@ def diagnose(
     remedies: tuple[str, ...],
     seeds: int | None,
     figures: tuple[str, ...],
+    evidence: bool,
     form: str,
     profile: bool,
     quiet: bool,
@@ -191,6 +198,8 @@ def diagnose(
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
     lines = diagnosis_lines(diagnosis, out, hot_lines(result.attribution), result.rank_files)
+    if evidence:
+        lines += evidence_lines(diagnosis.evidence)
     return show("\n".join(lines), code)
 
 

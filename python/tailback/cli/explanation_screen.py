@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, truncate, wrap
+from tailback.cli.text import align_columns, command_lines, truncate, wrap
 from tailback.diagnosis.cause_wording import NAMES
-from tailback.diagnosis.explanation import Cost, Explanation
+from tailback.diagnosis.explanation import Cost, Explanation, NextMeasurement
 from tailback.evidence.other_traffic import UNKNOWN
 from tailback.units import counted, format_time, percent
 
@@ -69,10 +69,25 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
     if len(explanation.port_events) > _PORT_EVENTS:
         more = len(explanation.port_events) - _PORT_EVENTS
         lines += [f"  ports counted: {counted(more, 'more finding')} in the report"]
+    if explanation.smallest_fault is not None:
+        lines += wrap(explanation.smallest_fault.statement)
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
+    if explanation.next_measurement is not None:
+        return lines + _measurement_lines(explanation.next_measurement)
     for text in explanation.missing[:2]:
         lines += wrap(f"still missing: {text}")
     return lines
+
+
+def _measurement_lines(measurement: NextMeasurement) -> list[str]:
+    """The measurement that would tell most, with its command."""
+    bits = f"{measurement.bits:.2g} bits expected"
+    return [
+        "",
+        f"NEXT MEASUREMENT, {bits}",
+        *wrap(measurement.text),
+        *command_lines(measurement.command_line),
+    ]
 
 
 def _points(value: float) -> str:

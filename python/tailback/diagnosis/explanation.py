@@ -7,11 +7,13 @@ account for is *not explained* and is not attributed to any cause.
 
 from __future__ import annotations
 
+import shlex
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from tailback.frozen_model import FrozenModel
+from tailback.units import format_bytes, format_time, percent
 
 Origin = Literal["trace", "counters", "fabric", "model", "telemetry"]
 """Evidence behind a part: recorded times, port counters, rates that the fabric states, a
@@ -187,6 +189,163 @@ class PortEvents(FrozenModel):
     ports: list[PortCount]
 
 
+SubjectKind = Literal["run", "link", "host", "switch", "rank", "call", "job"]
+"""What a row of evidence is about."""
+
+Source = Literal["trace", "counters", "fabric", "forwarding", "jobs", "samples", "model"]
+"""Where its value comes from: recorded times, port counters, the fabric file, forwarding tables,
+the job list, samples in packets, or a simulation."""
+
+Unit = Literal["ps", "B", "Gb/s", "share", "count", "ratio"]
+"""Unit of its value."""
+
+
+def _with_unit(value: float, unit: Unit) -> str:
+    if unit == "ps":
+        return format_time(value)
+    if unit == "B":
+        return format_bytes(value)
+    if unit == "share":
+        return percent(value)
+    if unit == "Gb/s":
+        return f"{value:.3g} Gb/s" if value >= 1.0 else f"{1000.0 * value:.3g} Mb/s"
+    return f"{value:.3g}"
+
+
+class EvidenceRow(FrozenModel):
+    """One value of the evidence, and what it says of each cause.
+
+    Attributes:
+        subject: Name of the link, host, rank, call or job; for a run, what is summed up.
+        kind: What the subject is.
+        start_ps: Start of the time that the value is of, ps from the start of the run.
+        end_ps: End of that time.
+        quantity: What was measured.
+        value: Its value.
+        unit: Unit of ``value`` and ``error``.
+        error: Standard error of the value; None if unknown.
+        source: Where it comes from.
+        log_ratios: By cause, the natural logarithm of the likelihood of the row with the cause over
+            that without it; positive values speak for the cause. A row of the run contains the
+            ranks, calls or links that are summed up in it.
+        says: By cause, what follows from the row otherwise.
+    """
+
+    subject: str
+    kind: SubjectKind
+    start_ps: int
+    end_ps: int
+    quantity: str
+    value: float
+    unit: Unit
+    error: float | None = None
+    source: Source
+    log_ratios: dict[str, float] = Field(default_factory=dict)
+    says: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The value with its error."""
+        value = _with_unit(self.value, self.unit)
+        if self.error is None:
+            return value
+        error = _with_unit(self.error, self.unit)
+        number, _, unit = value.partition(" ")
+        return f"{number if error.endswith(f' {unit}') else value} ± {error}"
+
+    @property
+    def weight(self) -> float:
+        """Largest absolute logarithm of a likelihood ratio; 0 without one."""
+        return max(map(abs, self.log_ratios.values()), default=0.0)
+
+
+MeasurementKind = Literal[
+    "hosts", "jobs", "forwarding", "errors", "counters", "pairs", "second-run"
+]
+"""What may be measured next: the hosts of the ranks, the jobs at that time, forwarding tables,
+errors of ports, counters of ports, rates between pairs of hosts, or the program again with its
+ranks shifted by one host."""
+
+
+class NextMeasurement(FrozenModel):
+    """The measurement that would tell most about the cause.
+
+    Attributes:
+        kind: What is measured.
+        subjects: Names of the links or hosts that it is of; empty for all.
+        bits: By how much the entropy over the causes is expected to fall, bits.
+        command: The command, as words.
+        output: File for what the command prints; empty if it writes its own.
+        text: What it shows and how to pass it, as a clause.
+    """
+
+    kind: MeasurementKind
+    subjects: list[str]
+    bits: float
+    command: list[str]
+    output: str = ""
+    text: str
+
+    @property
+    def command_line(self) -> str:
+        """The command to type."""
+        line = shlex.join(self.command)
+        return f"{line} > {self.output}" if self.output else line
+
+
+class VisibleCables(FrozenModel):
+    """The smallest fault of a cable that would have been seen.
+
+    Attributes:
+        role: Whether the cables lead to hosts.
+        used: Number of cables of this role that carry the job's messages.
+        tried: Number of them that were simulated.
+        seen: Number of these, more than half, that would have been seen at ``rate_share``.
+        rate_share: Largest share of their rate at which these would have been seen to be slow, 0–1;
+            None if at none.
+    """
+
+    role: Literal["host", "between switches"]
+    used: int
+    tried: int
+    seen: int
+    rate_share: float | None
+
+    @property
+    def statement(self) -> str:
+        """What would have been seen, as a clause."""
+        cable = "host cable" if self.role == "host" else "cable between switches"
+        of_all = f"tried, of {self.used} with your messages"
+        if self.rate_share is None:
+            return f"hardly any slow {cable} ({self.tried} {of_all})"
+        rate = percent(self.rate_share)
+        return f"a {cable} at {rate} of its rate or less ({self.seen} of {self.tried} {of_all})"
+
+
+class SmallestFault(FrozenModel):
+    """The smallest faults that would have been seen in a healthy run.
+
+    Attributes:
+        cables: Slow cables, by role.
+        job_gbps: Least mean rate of each host that the job does not use at which another job on
+            all of them would have been seen, Gb/s; None if at none, or without such hosts.
+    """
+
+    cables: list[VisibleCables]
+    job_gbps: float | None
+
+    @property
+    def statement(self) -> str:
+        """What would have been seen, and what need not have been, as a sentence."""
+        shown = [cables.statement for cables in self.cables]
+        if self.job_gbps is not None:
+            shown.append(f"a job on all other hosts at {self.job_gbps:.2g} Gb/s each or more")
+        return (
+            f"Faults that would have shown: {'; '.join(shown)}. Smaller ones, and cables that your "
+            "messages hardly wait for, need not have."
+        )
+
+
 class Explanation(FrozenModel):
     """Breakdown of the measured time.
 
@@ -201,8 +360,13 @@ class Explanation(FrozenModel):
         costs: Cost of each cause, largest first; costs of interacting causes overlap.
         not_explained_ps: Measured time minus the expected time with all detected causes.
         model_error_ps: Error of the model due to unknown properties of the machine.
-        missing: Further evidence that would resolve open questions, and the command to collect it.
+        missing: Further evidence that would resolve open questions, and the command to collect it;
+            if the verdict is undetermined, by expected information.
+        next_measurement: The first of these; None if the verdict is not undetermined, or if no
+            measurement would help.
         sources: Evidence used, one line each.
+        smallest_fault: The smallest faults that would have been seen; None if the verdict is not
+            healthy, or if simulating them takes too long.
         shared_links: Links that our job shares with other jobs, largest foreign share first; empty
             if the counters cannot separate jobs.
         sampled_links: Links with the most congested packets by the samples in our packets; empty
@@ -218,7 +382,9 @@ class Explanation(FrozenModel):
     not_explained_ps: int
     model_error_ps: int
     missing: list[str]
+    next_measurement: NextMeasurement | None = None
     sources: list[str]
+    smallest_fault: SmallestFault | None = None
     shared_links: list[SharedLink] = Field(default_factory=list)
     sampled_links: list[SampledLink] = Field(default_factory=list)
     port_events: list[PortEvents] = Field(default_factory=list)

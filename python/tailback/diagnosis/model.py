@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tailback.arrays import Floats
-from tailback.diagnosis.explanation import Explanation
+from tailback.diagnosis.explanation import EvidenceRow, Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
 from tailback.placement.variant import PlacementVariant
@@ -474,6 +474,8 @@ class Diagnosis(FrozenModel):
             else those listed in the scenario.
         times: Whether ``elapsed_ps`` and the bars are measured or expected.
         times_from: The same as a sentence, with the data that was not used.
+        evidence: All evidence, the most decisive rows first; of a forecast, the costs by
+            re-simulation and the findings of rules.
         not_recorded: What the trace does not contain, a few words each; empty without a trace.
         captured: Whether the run is a packet capture: ranks are then unknown and
             ``communication_fraction`` is meaningless.
@@ -506,6 +508,7 @@ class Diagnosis(FrozenModel):
     not_explained_low_ps: int | None = None
     not_explained_high_ps: int | None = None
     explanation: Explanation | None = None
+    evidence: list[EvidenceRow] = Field(default_factory=list)
     not_recorded: list[str] = Field(default_factory=list)
     captured: bool = False
 

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from tailback.arrays import Floats
+from tailback.arrays import Floats, Ints
 from tailback.evidence.site_quantiles import alternate, site_quantiles
 from tailback.identity_cache import PerObject
 from tailback.run.run import Run
@@ -50,6 +50,12 @@ class SendProfile:
     def pairs(self) -> pl.DataFrame:
         """Ranks whose messages the calls of each site wait for: ``site``, ``src``, ``dst``."""
         return self._messages.select("site", "src", "dst").unique(maintain_order=True)
+
+    @property
+    def senders(self) -> Ints:
+        """Rank that sends at each site, shape (K,)."""
+        sent = self._messages.filter("sent").group_by("site").agg(pl.col("src").first())
+        return sent.sort("site")["src"].to_numpy().astype(np.int64)
 
     def of_run(self, run: Run, *, posted: bool = False) -> Floats | None:
         """Quantiles of the same sends in a simulation, shape (K, Q); None if messages are missing.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,12 +186,26 @@ def _rate_words(fabric: Fabric, link: int) -> str:
     return f"{fabric.link_gbps[link]:.4g} Gb/s" + (f" ({speed})" if speed else "")
 
 
-def _missing_notes(fabric: Fabric) -> list[str]:
-    """A note on switches with a cable or two less upwards than the others of their tier."""
+class MissingCables(NamedTuple):
+    """A switch with fewer cables upwards than most of its tier.
+
+    Attributes:
+        vertex: The switch.
+        cables: Its cables upwards.
+        usual: Those of most switches of its tier.
+    """
+
+    vertex: int
+    cables: int
+    usual: int
+
+
+def missing_cables(fabric: Fabric) -> list[MissingCables]:
+    """Switches with a cable or two less upwards than the others of their tier."""
     up = (fabric.link_up > 0) & (fabric.link_src >= fabric.n_nodes)
     cables = Counter(fabric.link_src[up].tolist())
     tier = fabric.vertex_tier
-    few: list[tuple[int, int]] = []
+    few: list[MissingCables] = []
     for level in sorted(set(fabric.switch_tier.tolist())):
         counts = {vertex: count for vertex, count in cables.items() if tier[vertex] == level}
         if not counts:
@@ -198,10 +213,22 @@ def _missing_notes(fabric: Fabric) -> list[str]:
         usual, switches = Counter(counts.values()).most_common(1)[0]
         if 2 * switches > len(counts):
             # A switch with half the cables is built so; broken ones are few among many.
-            few += [(v, usual) for v, count in counts.items() if 0 < 4 * (usual - count) <= usual]
+            few += [
+                MissingCables(vertex, count, usual)
+                for vertex, count in counts.items()
+                if 0 < 4 * (usual - count) <= usual
+            ]
+    return few
+
+
+def _missing_notes(fabric: Fabric) -> list[str]:
+    """A note on switches with fewer cables upwards than the others of their tier."""
+    few = missing_cables(fabric)
     if not few:
         return []
-    named = [f"{fabric.vertex_name(v)}: {cables[v]} of {usual}" for v, usual in few[:NAMED]]
+    named = [
+        f"{fabric.vertex_name(each.vertex)}: {each.cables} of {each.usual}" for each in few[:NAMED]
+    ]
     more = f"; and {len(few) - NAMED} more" if len(few) > NAMED else ""
     which = "1 switch has" if len(few) == 1 else f"{len(few)} switches have"
     return [f"{which} fewer cables upwards than most of the tier: {'; '.join(named)}{more}"]

@@ -35,6 +35,9 @@ class EvidenceComparison(Protocol):
     def at_times(self, run: Run, slow: Run, share: float) -> float | None:
         """The misfit of a run that is like another one for a share of the time."""
 
+    def parts(self, run: Run) -> Floats | None:
+        """What each subject adds to the misfit of a run; None if it has no subjects."""
+
     def to(self, run: Run) -> EvidenceComparison | None:
         """The same with a simulation in place of the measurement; None if it predicts nothing."""
 
@@ -124,6 +127,12 @@ class CallTimes:
         simulated = self.profile.of_alternating(run, slow, share, self.program)
         return _misfit(self.profile.count, self.profile.quantiles_ps, simulated)
 
+    def parts(self, run: Run) -> Floats | None:
+        """What each site adds to the misfit, shape (K,)."""
+        return _parts(
+            self.profile.count, self.profile.quantiles_ps, self.profile.of_run(run, self.program)
+        )
+
     def to(self, run: Run) -> CallTimes | None:
         """The same with the times of a simulation in place of the measured ones."""
         simulated = self.profile.of_run(run, self.program)
@@ -168,6 +177,16 @@ class SendTimes:
         predicted = [misfit for misfit in misfits if misfit is not None]
         return sum(predicted) / len(predicted) if predicted else None
 
+    def parts(self, run: Run) -> Floats | None:
+        """What each site adds to the mean misfit, shape (K,)."""
+        profile = self.profile
+        times = (
+            _parts(profile.count, profile.quantiles_ps, profile.of_run(run)),
+            _parts(profile.count, profile.posted_quantiles_ps, profile.of_run(run, posted=True)),
+        )
+        predicted = [parts for parts in times if parts is not None]
+        return np.asarray(sum(predicted) / len(predicted), np.float64) if predicted else None
+
     def to(self, run: Run) -> SendTimes | None:
         """The same with the times of a simulation in place of the measured ones."""
         simulated = _simulated_sends(self.profile, run)
@@ -210,6 +229,10 @@ class SendSpread:
         seen = np.sort(self.profile.quantiles_ps, axis=0)
         return _misfit(np.ones(len(seen)), seen, np.sort(simulated, axis=0))
 
+    def parts(self, run: Run) -> Floats | None:
+        """None: the times are compared regardless of whose they are."""
+        return None
+
     def to(self, run: Run) -> SendSpread | None:
         """The same with the times of a simulation in place of the measured ones."""
         simulated = _simulated_sends(self.profile, run)
@@ -221,6 +244,20 @@ def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | No
 
     ``count``: repetitions, shape (K,); the times are quantiles of them, shape (K, Q).
     """
+    squares = _squares(count, seen, simulated)
+    return None if squares is None else float(squares[0].sum()) / squares[1]
+
+
+def _parts(count: Floats, seen: Floats, simulated: Floats | None) -> Floats | None:
+    """What each row of times adds to the misfit, shape (K,)."""
+    squares = _squares(count, seen, simulated)
+    return None if squares is None else np.asarray(squares[0].sum(axis=1) / squares[1], np.float64)
+
+
+def _squares(
+    count: Floats, seen: Floats, simulated: Floats | None
+) -> tuple[NDArray[np.float64], float] | None:
+    """Squared differences after the best scale, shape (K, Q), and the sum of squared times."""
     if simulated is None or not len(simulated):
         return None
     weight = count[:, None]
@@ -229,7 +266,7 @@ def _misfit(count: Floats, seen: Floats, simulated: Floats | None) -> float | No
     if total <= 0 or norm <= 0:
         return None
     scale = float(np.clip((weight * seen * simulated).sum() / norm, MIN_SCALE, MAX_SCALE))
-    return float((weight * (seen - scale * simulated) ** 2).sum()) / total
+    return weight * (seen - scale * simulated) ** 2, total
 
 
 def _has(run: Run, column: str) -> bool:
@@ -262,6 +299,11 @@ class PortStalls:
     kind: ClassVar[str] = "stalls"
     of_links: ClassVar[bool] = True
 
+    @property
+    def links(self) -> NDArray[np.int64]:
+        """Links whose stalls are compared."""
+        return np.flatnonzero(~np.isnan(self.stall_ps))
+
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured stalls; None if nothing stalled."""
         return self._misfit_of(link_totals(run, "stall_ps")) if _has(run, "stall_ps") else None
@@ -272,7 +314,17 @@ class PortStalls:
             return None
         return self._misfit_of(_mixed(run, slow, share, "stall_ps"))
 
+    def parts(self, run: Run) -> Floats | None:
+        """What each counted link adds to the misfit, in the order of links."""
+        squares = self._squares(link_totals(run, "stall_ps")) if _has(run, "stall_ps") else None
+        return None if squares is None else squares[0] / squares[1]
+
     def _misfit_of(self, stall_ps: Floats) -> float | None:
+        squares = self._squares(stall_ps)
+        return None if squares is None else float(squares[0].sum() / squares[1])
+
+    def _squares(self, stall_ps: Floats) -> tuple[Floats, float] | None:
+        """Squared differences of counted links, and the sum of squared stalls."""
         counted = ~np.isnan(self.stall_ps)
         if not counted.any():
             return None
@@ -288,7 +340,7 @@ class PortStalls:
             self.at_least[counted], np.maximum(seen - simulated, 0.0), np.abs(seen - simulated)
         )
         gap = np.maximum(gap - self.error_ps[counted], 0.0)
-        return float((gap**2).sum() / (seen**2).sum())
+        return gap**2, float((seen**2).sum())
 
     def to(self, run: Run) -> PortStalls | None:
         """The same with the stalls of a simulation in place of the counted ones."""
@@ -312,6 +364,11 @@ class PortBytes:
     kind: ClassVar[str] = "bytes"
     of_links: ClassVar[bool] = True
 
+    @property
+    def links(self) -> NDArray[np.int64]:
+        """Links whose bytes are compared."""
+        return np.flatnonzero(self.between & ~np.isnan(self.sent_bytes))
+
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared counted bytes, after the best scale; 0 for none.
 
@@ -323,14 +380,24 @@ class PortBytes:
         """The same for a share of the time as in another simulation."""
         return self._misfit_of(_mixed(run, slow, share, "bytes"))
 
+    def parts(self, run: Run) -> Floats | None:
+        """What each counted link between switches adds to the misfit, in the order of links."""
+        squares = self._squares(link_totals(run, "bytes"))
+        return None if squares is None else squares[0] / squares[1]
+
     def _misfit_of(self, simulated_bytes: Floats) -> float | None:
+        squares = self._squares(simulated_bytes)
+        return None if squares is None else float(squares[0].sum()) / squares[1]
+
+    def _squares(self, simulated_bytes: Floats) -> tuple[Floats, float] | None:
+        """Squared differences of counted links, and the sum of squared bytes."""
         counted = self.between & ~np.isnan(self.sent_bytes)
         seen, sent = self.sent_bytes[counted], simulated_bytes[counted]
         total, norm = float((seen**2).sum()), float((sent**2).sum())
         if total <= 0 or norm <= 0:
             return None
         scale = float((seen * sent).sum()) / norm
-        return float(((seen - scale * sent) ** 2).sum()) / total
+        return (seen - scale * sent) ** 2, total
 
     def to(self, run: Run) -> PortBytes:
         """The same with the bytes of a simulation in place of the counted ones."""
@@ -375,12 +442,27 @@ class LinkSamples:
     kind: ClassVar[str] = "samples"
     of_links: ClassVar[bool] = True
 
+    @property
+    def links(self) -> NDArray[np.int64]:
+        """Links whose samples are compared."""
+        return np.flatnonzero(~np.isnan(self.fraction) & ~self.from_node)
+
     def __call__(self, run: Run) -> float | None:
         """Squared difference over squared measured fractions, weighted by packets."""
         return self.at_times(run, run, 0.0)
 
     def at_times(self, run: Run, slow: Run, share: float) -> float | None:
         """The same for a share of the time as in another simulation."""
+        squares = self._squares(run, slow, share)
+        return None if squares is None else float(squares[0].sum()) / squares[1]
+
+    def parts(self, run: Run) -> Floats | None:
+        """What each sampled link adds to the misfit, in the order of links."""
+        squares = self._squares(run, run, 0.0)
+        return None if squares is None else squares[0] / squares[1]
+
+    def _squares(self, run: Run, slow: Run, share: float) -> tuple[Floats, float] | None:
+        """Weighted squared differences of sampled links, and the weighted sum of squares."""
         sampled = ~np.isnan(self.fraction) & ~self.from_node
         total = float((self.packets[sampled] * self.fraction[sampled] ** 2).sum())
         if total <= 0 or not all(_has(each, "observed_packets") for each in (run, slow)):
@@ -392,7 +474,7 @@ class LinkSamples:
         if norm > 0:
             scale = float((weight * seen * simulated).sum()) / norm
             simulated = simulated * np.clip(scale, 1.0 / MAX_STALL_RATIO, MAX_STALL_RATIO)
-        return float((weight * (seen - simulated) ** 2).sum()) / total
+        return weight * (seen - simulated) ** 2, total
 
     def to(self, run: Run) -> LinkSamples | None:
         """The same with the congestion of a simulation in place of the sampled one."""

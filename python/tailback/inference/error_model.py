@@ -125,6 +125,30 @@ class ErrorModel:
             total += math.log((usual + (1.0 if misfit is None else misfit)) / self.errors[kind])
         return -0.5 * OBSERVATIONS * total
 
+    def log_ratios(self, outcome: Outcome, other: Outcome) -> dict[str, float]:
+        """Logarithm of the likelihood of each kind of evidence under a simulation over another's.
+
+        Args:
+            outcome: Prediction of the simulation.
+            other: Prediction of the other one.
+
+        Returns:
+            By kind, and ``time`` for the time of the run.
+        """
+        logs = [
+            {
+                kind: math.log(usual + (misfit if misfit is not None else 1.0))
+                for kind, usual in self.usual(each).items()
+                for misfit in (each.misfits.get(kind),)
+            }
+            for each in (outcome, other)
+        ]
+        ratios = {kind: 0.5 * OBSERVATIONS * (logs[1][kind] - logs[0][kind]) for kind in self.kinds}
+        return {
+            **ratios,
+            "time": self.log_time(outcome.elapsed_ps) - self.log_time(other.elapsed_ps),
+        }
+
     @property
     def usual_ratio(self) -> float:
         """Measured over simulated time of runs of which the model lacks nothing."""

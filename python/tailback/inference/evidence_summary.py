@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tailback.diagnosis.explanation import (
+    EvidenceRow,
     Origin,
     PortEvents,
     SampledLink,
@@ -15,6 +16,8 @@ from tailback.diagnosis.explanation import (
 )
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative
+from tailback.inference.next_measurement import MeasurementChoice
+from tailback.inference.smallest_fault import FaultSizes
 from tailback.inference.unknown_job import UnknownJob
 
 
@@ -55,7 +58,9 @@ class EvidenceSummary:
             are.
         impossible: Why what was found cannot be true, as a sentence; empty if it can.
         sources: Evidence used, one line each.
-        missing: Evidence that would resolve open questions.
+        measurements: What may be measured, by what it would tell; None if nothing was compared.
+        sizes: Sizes of faults that would have been seen; None if nothing was compared.
+        evidence: All rows of evidence.
         change: A part of the run in which calls take longer than the expected run explains; None
             if there is none, or too little to tell.
     """
@@ -85,7 +90,9 @@ class EvidenceSummary:
     ranks_missing: str = ""
     impossible: str = ""
     sources: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    measurements: MeasurementChoice | None = None
+    sizes: FaultSizes | None = None
+    evidence: tuple[EvidenceRow, ...] = ()
     change: ChangeOverTime | None = None
 
     @property

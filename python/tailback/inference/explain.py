@@ -31,6 +31,7 @@ from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.evidence_table import evidence_rows
 from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import SETTINGS
@@ -47,7 +48,9 @@ from tailback.inference.network_clues import (
     routing_is_stated,
     unknown_hosts,
 )
+from tailback.inference.next_measurement import MeasurementChoice, possible_measurements
 from tailback.inference.search import ExplanationSearch
+from tailback.inference.smallest_fault import FaultSizes
 from tailback.inference.suspect_links import CableCosts, charges, suspect_links
 from tailback.inference.unknown_job import UnknownJob
 from tailback.io.progress import Progress
@@ -85,7 +88,8 @@ class _Statements:
     """Statements for the diagnosis, collected on the way."""
 
     sources: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    pairs: str = ""
+    """Why hosts should be measured in pairs; empty: nothing in particular."""
     assumed_hosts: str = ""
 
 
@@ -130,46 +134,38 @@ def add_evidence(
         run if has_no_probes(prepared.scenario) and run.computations is not None else None,
     )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
-    if statements.assumed_hosts:
-        statements.missing.append(wording.missing_evidence("hosts"))
     posterior = ExplanationSearch(space).explained(prepared, fifo)
     best = posterior.best
     chosen = space.machines[best.machine].prepared
-    if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
-        statements.sources.append(wording.MESSAGES_IN_ORDER)
-    routing = chosen.scenario.engine.routing
-    if routing != prepared.scenario.engine.routing:
-        statements.sources.append(wording.ROUTED[routing])
-    if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
-        statements.sources.append(wording.tables_not_used())
-    if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
-        statements.sources.append(wording.STATED_SLOW_NOT_USED)
-    if not best.slow and counted_slow(evidence, prepared.fabric):
-        statements.sources.append(wording.COUNTED_SLOW_NOT_USED)
-    if space.machines[best.machine].small_buffers:
-        statements.sources.append(wording.SMALL_BUFFERS)
-    statements.sources += [wording.ruled_out_coarsely(ranking) for ranking in space.rankings]
+    statements.sources += _assumed(space, best, prepared)
     place_open = _place_is_open(space, posterior, prepared)
     candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
     anywhere = _slow_anywhere(posterior, statements)
-    no_tables = chosen.scenario.fabric.forwarding is None
-    cables = (*best.slow, *candidates)
-    if evidence.counters is not None and not are_counted(evidence, cables, prepared.fabric):
-        statements.missing.append(wording.COUNTERS_OF_CABLES)
-    _ask_for_more(statements, evidence, tables=no_tables and bool(candidates))
+    measurements = possible_measurements(
+        space,
+        chosen,
+        assumed_hosts=bool(statements.assumed_hosts),
+        candidates=[prepared.fabric.link_name(cable.link) for cable in candidates],
+        counted=are_counted(evidence, (*best.slow, *candidates), prepared.fabric),
+        pairs=statements.pairs,
+    )
     with_others = others.add_to(chosen, best.bursts)
     expected = _expected(space, best)
     change = _change_over_time(space, best, expected)
     if change is not None and change.is_fault:
         statements.sources.append(slower_part(change))
     summary = _summary(space, posterior, candidates, statements)
+    suspects = _suspect_links(space, posterior, expected, candidates)
     summary = replace(
         summary,
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
         ranks_missing=ranks_missing_of(prepared.scenario),
-        suspect_links=_suspect_links(space, posterior, expected, candidates),
+        suspect_links=suspects,
+        measurements=MeasurementChoice(space, posterior, measurements),
+        sizes=FaultSizes(space, posterior),
+        evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
     )
     explained = with_others.with_slow_links(best.slow)
@@ -180,6 +176,26 @@ def add_evidence(
         _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
     )
+
+
+def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenario) -> list[str]:
+    """How the most probable machine model differs from what is stated, one line each."""
+    sources: list[str] = []
+    chosen = space.machines[best.machine].prepared
+    if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
+        sources.append(wording.MESSAGES_IN_ORDER)
+    routing = chosen.scenario.engine.routing
+    if routing != prepared.scenario.engine.routing:
+        sources.append(wording.ROUTED[routing])
+    if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
+        sources.append(wording.tables_not_used())
+    if chosen.fabric.nominal_gbps is None and prepared.fabric.nominal_gbps is not None:
+        sources.append(wording.STATED_SLOW_NOT_USED)
+    if not best.slow and counted_slow(space.evidence, prepared.fabric):
+        sources.append(wording.COUNTED_SLOW_NOT_USED)
+    if space.machines[best.machine].small_buffers:
+        sources.append(wording.SMALL_BUFFERS)
+    return sources + [wording.ruled_out_coarsely(ranking) for ranking in space.rankings]
 
 
 def _suspect_links(
@@ -271,9 +287,9 @@ def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
     chance, cables = posterior.slow_somewhere
     machine, slowdowns = posterior.slower_machine
     if machine >= LIKELY:
-        statements.missing.append(wording.slower_machine(slowdowns))
+        statements.pairs = wording.slower_machine(slowdowns)
     elif chance >= LIKELY and cables:
-        statements.missing.append(wording.SLOW_SOMEWHERE)
+        statements.pairs = wording.SLOW_SOMEWHERE
     else:
         return ""
     return wording.slow_anywhere(cables, slowdowns if machine >= 1.0 - CREDIBLE else ())
@@ -345,7 +361,6 @@ def _summary(
         },
         candidates=tuple(link.text for link in possible),
         sources=tuple(statements.sources),
-        missing=tuple(statements.missing),
         assumed_hosts=statements.assumed_hosts,
         impossible=impossible_slow(evidence, fabric),
     )
@@ -641,22 +656,6 @@ def _name_sources(
     if evidence.jobs is not None:
         statements.sources.append(wording.listed_jobs(evidence.jobs, evidence.jobs_from))
     statements.sources += evidence.notes
-
-
-def _ask_for_more(statements: _Statements, evidence: NetworkEvidence, *, tables: bool) -> None:
-    """Evidence that would settle open questions, with the command that collects it.
-
-    Args:
-        statements: Extended by the evidence that is missing.
-        evidence: The evidence so far.
-        tables: Whether forwarding tables would help.
-    """
-    if evidence.counters is None:
-        statements.missing.append(wording.missing_evidence("counters"))
-    elif evidence.others is not None and evidence.jobs is None and evidence.others.jobs:
-        statements.missing.append(wording.missing_evidence("jobs"))
-    if tables:
-        statements.missing.append(wording.missing_evidence("forwarding"))
 
 
 def port_event_statements(findings: pl.DataFrame | None) -> tuple[PortEvents, ...]:

@@ -49,6 +49,15 @@ def missing_evidence(kind: Literal["hosts", "counters", "jobs", "forwarding"]) -
     }[kind]
 
 
+ERRORS_OF_CABLES: Final = (
+    "error counters of the cables that may be slow: a damaged cable often counts errors"
+)
+SECOND_RUN: Final = (
+    "the same run with every host's ranks on the next host: a slow cable then delays other ranks, "
+    "and traffic of other jobs is gone"
+)
+"""Evidence that cables and other jobs predict differently."""
+
 COUNTERS_OF_CABLES: Final = (
     "counters of both ports of the cables that may be slow: those that were given count other links"
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE
@@ -16,12 +18,21 @@ NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
 
 
 def remedy_for(
-    diagnosis: Diagnosis, remedy: Remedy | None, summary: EvidenceSummary
+    diagnosis: Diagnosis,
+    remedy: Remedy | None,
+    summary: EvidenceSummary,
+    missing: Sequence[str],
 ) -> Remedy | None:
     """The remedy summary by re-simulation, or an action if the model has no remedy.
 
     A healthy run needs none. If the cause is undetermined, the action is to collect the missing
     evidence.
+
+    Args:
+        diagnosis: The diagnosis.
+        remedy: The remedy found by re-simulation.
+        summary: Results from evidence other than the trace.
+        missing: Evidence that is missing, the most useful first.
     """
     cause = diagnosis.cause
     unknown = cause == "other-traffic" and summary.unknown_job is not None
@@ -36,9 +47,9 @@ def remedy_for(
         )
     elif cause == "undetermined":
         # What helps a model that does not describe the run need not help the run.
-        actions = _find_cause(diagnosis, summary)
+        actions = _find_cause(diagnosis, summary, missing)
     elif unknown and not (remedy is not None and remedy.name):
-        actions = wording.find_first(cause, summary.missing)
+        actions = wording.find_first(cause, missing)
     else:
         return remedy
     if remedy is not None and remedy.name and cause in NOT_OF_THE_NETWORK:
@@ -72,7 +83,9 @@ def remedy_for(
     )
 
 
-def _find_cause(diagnosis: Diagnosis, summary: EvidenceSummary) -> tuple[str, ...]:
+def _find_cause(
+    diagnosis: Diagnosis, summary: EvidenceSummary, missing: Sequence[str]
+) -> tuple[str, ...]:
     """The actions that show the cause of a run whose cause is undetermined."""
     if summary.ranks_missing:
         return (wording.RECORD_ALL,)
@@ -85,7 +98,7 @@ def _find_cause(diagnosis: Diagnosis, summary: EvidenceSummary) -> tuple[str, ..
         return (wording.LOOK_AT_THE_HOST,)
     # The headline names the same links.
     slow = () if summary.slow_anywhere else summary.candidates
-    return wording.find_first("undetermined", summary.missing, slow)
+    return wording.find_first("undetermined", missing, slow)
 
 
 def advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:

@@ -14,9 +14,25 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
-from tailback.diagnosis.explanation import Cost, Explanation, Origin, SuspectLink
-from tailback.diagnosis.model import Cause, CauseShare, Diagnosis, Remedy, WaterfallBar
+from tailback.diagnosis.evidence_rows import by_weight
+from tailback.diagnosis.explanation import (
+    Cost,
+    EvidenceRow,
+    Explanation,
+    Origin,
+    Source,
+    SuspectLink,
+)
+from tailback.diagnosis.model import (
+    Cause,
+    CauseShare,
+    Diagnosis,
+    Finding,
+    Remedy,
+    WaterfallBar,
+)
 from tailback.diagnosis.wording import late_ranks
+from tailback.evidence.measured_routes import MIN_UNEVENNESS
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.decision import (
@@ -38,7 +54,9 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
+from tailback.inference.next_measurement import MeasurementChoice
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
+from tailback.units import percent
 
 _ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
 """Cause; its cost in the expected run, or in the measured one if it is of computation, with its
@@ -152,7 +170,7 @@ def explain(
         costs=costs,
         not_explained_ps=not_explained_ps,
         model_error_ps=round(abs(inside - scale * expected)),
-        missing=list(summary.missing),
+        missing=_asked(summary),
         sources=list(summary.sources),
         shared_links=list(summary.shared_links),
         sampled_links=list(summary.sampled_links),
@@ -165,7 +183,8 @@ def explain(
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, summary, decision)
-    open_question = _nothing_to_diagnose(measured, summary, inside) or summary.impossible
+    too_little = _nothing_to_diagnose(measured, summary, inside)
+    open_question = too_little or summary.impossible
     if not open_question:
         open_question = _model_too_slow(costs, (expected, inside), scale, summary)
     if not open_question and main is None:
@@ -178,19 +197,19 @@ def explain(
         cause, sure, headline = "undetermined", 0.0, open_question
     if summary.assumed_hosts:
         headline = f"{headline} {summary.assumed_hosts}."
+    if not too_little:
+        explanation = _with_limits(explanation, cause, summary, decision)
     blamed = cause == "slow-link" and not summary.place_open
-    # A finding without a rule belongs to the verdict on the expected run, which may differ.
-    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
     shown = main.evidence if main is not None and main.cause == cause else headline
-    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
     explained = diagnosis.model_copy(
         update={
             "cause": cause,
             "headline": headline,
             "confidence": sure,
             "chances": dict(decision.chances),
-            "findings": ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown)),
+            "findings": _findings(cause, diagnosis, costs, shown),
             "explanation": explanation,
+            "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
             "not_explained_ps": not_explained_ps,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
@@ -198,8 +217,75 @@ def explain(
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    remedy = remedy_for(explained, advise(explained) if other else diagnosis.remedy, summary)
+    proved = advise(explained) if other else diagnosis.remedy
+    remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
+
+
+def _findings(
+    cause: Cause, diagnosis: Diagnosis, costs: Sequence[Cost], shown: str
+) -> list[Finding]:
+    """The findings of rules, and one of the cause with the evidence that is shown for it."""
+    # A finding without a rule belongs to the verdict on the expected run, which may differ.
+    rules = [finding for finding in diagnosis.findings if finding.code != CODE]
+    shares: dict[Cause, float] = {cost.cause: cost.share for cost in costs}  # type: ignore[misc]
+    return ensure_cause_finding(cause, rules, shares, wording.as_sentence(shown))
+
+
+def _asked(summary: EvidenceSummary) -> list[str]:
+    """Evidence that is worth collecting whatever the verdict."""
+    measurements = summary.measurements
+    possible = [] if measurements is None else measurements.possible
+    return [measurement.text for measurement in possible if measurement.asked]
+
+
+def _with_limits(
+    explanation: Explanation, cause: Cause, summary: EvidenceSummary, decision: Decision
+) -> Explanation:
+    """The explanation with what an open verdict lacks, or what a healthy one would have shown."""
+    if cause == "undetermined" and summary.measurements is not None:
+        return _with_next_measurement(explanation, summary.measurements, decision)
+    if cause == HEALTHY and summary.sizes is not None:
+        return explanation.model_copy(update={"smallest_fault": summary.sizes.smallest()})
+    return explanation
+
+
+def _with_next_measurement(
+    explanation: Explanation, measurements: MeasurementChoice, decision: Decision
+) -> Explanation:
+    """The explanation with what may be measured, by the information that it is expected to give."""
+    ranked = measurements.ranked(decision.chances)
+    update = {
+        "missing": [measurement.text for bits, measurement in ranked if bits > 0],
+        "next_measurement": measurements.best(ranked),
+    }
+    return explanation.model_copy(update=update)
+
+
+def _rows_of_routes(further: FurtherCosts, measured: Measured) -> list[EvidenceRow]:
+    """What counters and forwarding tables say of the routes."""
+    rows: list[EvidenceRow] = []
+    judged_by: tuple[tuple[Source, float, float], ...] = (
+        ("counters", further.uneven, MIN_UNEVENNESS),
+        ("forwarding", further.uneven_tables, MIN_TABLE_UNEVENNESS),
+    )
+    for source, deviation, least in judged_by:
+        if deviation > 0.0:
+            judged = "for" if deviation >= least else "against"
+            rows.append(
+                EvidenceRow(
+                    subject="parallel links",
+                    kind="run",
+                    start_ps=0,
+                    end_ps=measured.elapsed_ps,
+                    quantity="uneven bytes" if source == "counters" else "uneven destinations",
+                    value=deviation,
+                    unit="share",
+                    source=source,
+                    says={"routing": f"{judged}: {percent(least)} would be uneven"},
+                )
+            )
+    return rows
 
 
 def _suspect_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[SuspectLink]:

@@ -43,6 +43,9 @@ from tailback.stages import stage
 from tailback.units import format_time, percent
 from tailback.version import version
 
+EVIDENCE_SHOWN = 200
+"""Rows of evidence in the report: more make it slow to open."""
+
 LINES_SHOWN = 12
 
 
@@ -110,6 +113,8 @@ def render_report(
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_causes_without_cost(diagnosis),
+        evidence=diagnosis.evidence[:EVIDENCE_SHOWN],
+        weighed=list(dict.fromkeys(c for row in diagnosis.evidence for c in row.log_ratios)),
         root_links=roots,
         symptoms=_sort_by_bound(_symptoms(diagnosis), case),
         saving=_ideal_saving(diagnosis),

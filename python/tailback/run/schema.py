@@ -315,6 +315,26 @@ DERIVED = {
             ("before_utilization", pl.Float64, "our packets' share of the line rate, 0-1"),
             ("after_utilization", pl.Float64, "the same in the second run"),
         ),
+        Table.of(
+            "evidence",
+            "one value of the evidence of a diagnosis",
+            ("subject", pl.String, "name of what it is about"),
+            ("kind", pl.String, "run, link, host, switch, rank, call or job"),
+            ("start_ps", pl.Int64, "start of its time"),
+            ("end_ps", pl.Int64, "end"),
+            ("quantity", pl.String, "what was measured"),
+            ("value", pl.Float64, "its value"),
+            ("unit", pl.String, "its unit"),
+            ("error", pl.Float64, "standard error, null unknown"),
+            ("source", pl.String, "its source"),
+            ("for_slow_link", pl.Float64, "log-likelihood ratio, null unknown"),
+            ("for_other_traffic", pl.Float64, "the same"),
+            (
+                "says",
+                pl.List(pl.Struct({"cause": pl.String, "text": pl.String})),
+                "what follows otherwise",
+            ),
+        ),
     )
 }
 """Tables derived from runs by diagnosis and comparison; not part of a run."""
@@ -387,7 +407,7 @@ def markdown() -> str:
         "## Tables derived from runs",
         "",
         "`attribution` is written by `tailback diagnose` and `tailback export attribution`,",
-        "`changes` by `tailback compare --out`.",
+        "`evidence` by `tailback diagnose`, `changes` by `tailback compare --out`.",
         "",
     ]
     for table in DERIVED.values():

@@ -200,19 +200,6 @@ def test_our_messages_wait_in_others_queues() -> None:
     assert explain._others_busy_ps(search, ours) == 0
 
 
-def test_only_missing_evidence_is_asked_for() -> None:
-    def asked(evidence: NetworkEvidence, *, tables: bool) -> list[str]:
-        words = explain._Statements()
-        explain._ask_for_more(words, evidence, tables=tables)
-        return words.missing
-
-    counters: Any = SimpleNamespace()
-    missing = [wording.missing_evidence("counters"), wording.missing_evidence("forwarding")]
-    assert asked(NetworkEvidence(), tables=False) == missing[:1]
-    assert asked(NetworkEvidence(), tables=True) == missing
-    assert asked(NetworkEvidence(counters), tables=False) == []
-
-
 def test_an_untried_fault_counts_against_no_place() -> None:
     """It may be anywhere, so the links that fit best are named beside it."""
     tried = compared(0.1)

@@ -49,6 +49,7 @@ PACKAGE = ROOT / "python" / "tailback"
 OF_THE_COMMAND_LINE = ("cli", "collector", "lab", "recorder")
 """Packages that no function of the Python interface runs."""
 COMMANDS = {
+    "inference/next_measurement.py": "commands that measure",
     "api/sweep/__init__.py": "the command of a batch script",
     "placement/writers/openmpi.py": "a command of Open MPI, whose option has the same name",
 }
