@@ -13,6 +13,7 @@ from tailback.remedy.proof import (
     gains_as_stated,
     improvements,
     is_improvement,
+    mean_gain,
 )
 from tailback.run.run import Run
 from tailback.units import percent
@@ -114,7 +115,7 @@ def recommend(
         placement="" if placement is None else placement.name,
         before_ps=before.elapsed_ps,
         after_ps=remedy.elapsed_ps,
-        gain=gain_of(remedy, before).mean,
+        gain=mean_gain(remedy, before),
         candidates=list(candidates),
         files=dict(files or {}),
         commands=list(commands or []),
@@ -208,9 +209,7 @@ def _harmful_changes(
     if kind == "placement":
         return ()  # There are many placements. A worse one does not rule out the others.
     worse = [
-        c
-        for c in candidates
-        if c.kind == kind and c.proved and gain_of(c, before).mean <= -MIN_GAIN
+        c for c in candidates if c.kind == kind and c.proved and mean_gain(c, before) <= -MIN_GAIN
     ]
     return (makes_it_worse(worse, before),) if worse else ()
 
@@ -254,7 +253,7 @@ def _advice(
 
 def saves(candidate: Candidate, before: Candidate) -> str:
     """The gain of a candidate, proved by re-simulation."""
-    text = f"{percent(gain_of(candidate, before).mean)} less time by re-simulation"
+    text = f"{percent(mean_gain(candidate, before))} less time by re-simulation"
     if candidate.gain_low is None or candidate.gain_high is None:
         return text
     low, high = (percent(bound) for bound in (candidate.gain_low, candidate.gain_high))
@@ -290,7 +289,7 @@ def operators_could(candidate: Candidate, before: Candidate) -> str:
 def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
     """Candidates that take more time."""
     worse = [
-        f"{c.name} ({percent(-gain_of(c, before).mean)} more time by re-simulation)"
+        f"{c.name} ({percent(-mean_gain(c, before))} more time by re-simulation)"
         for c in candidates
     ]
     return f"These make it worse: {', '.join(worse)}."

@@ -262,8 +262,7 @@ def gains_as_stated(candidate: Candidate, before: Candidate) -> bool:
     """Whether it gains :data:`MIN_GAIN` on average and its slowest repetition beats all before."""
     if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
-    gain = 1.0 - candidate.elapsed_ps / before.elapsed_ps
-    return gain >= MIN_GAIN and candidate.high_ps < before.low_ps
+    return mean_gain(candidate, before) >= MIN_GAIN and candidate.high_ps < before.low_ps
 
 
 def is_improvement(candidate: Candidate, before: Candidate) -> bool:
@@ -283,13 +282,18 @@ def improvements(
     return before, sorted(better, key=fastest_first)
 
 
+def mean_gain(candidate: Candidate, before: Candidate) -> float:
+    """Share of the time that a candidate saves, on average over repetitions."""
+    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
+
+
 def gain_of(candidate: Candidate, before: Candidate) -> Gain:
     """Share of the time that a candidate saves, with its range."""
     low, high = candidate.gain_low, candidate.gain_high
     if low is None or high is None:
         low = 1.0 - candidate.high_ps / before.low_ps
         high = 1.0 - candidate.low_ps / before.high_ps
-    return Gain(1.0 - candidate.elapsed_ps / before.elapsed_ps, low, high)
+    return Gain(mean_gain(candidate, before), low, high)
 
 
 def with_gain_intervals(

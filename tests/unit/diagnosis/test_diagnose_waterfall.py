@@ -125,7 +125,7 @@ STATIC = Spreading("deterministic")
 
 
 @pytest.mark.parametrize(
-    ("times", "own", "rule"),
+    ("times", "by_own_rule", "rule"),
     [
         ({"": 1000, "static": 990, "ugal": 979, "valiant": 990}, ADAPTIVE, "ugal"),
         ({"": 1000, "static": 990, "ugal": 981, "valiant": 990}, ADAPTIVE, None),
@@ -134,7 +134,7 @@ STATIC = Spreading("deterministic")
     ],
 )
 def test_another_routing_must_spread_clearly_better(
-    times: dict[str, int], own: Spreading, rule: str | None
+    times: dict[str, int], by_own_rule: Spreading, rule: str | None
 ) -> None:
     run = placement_run()
 
@@ -143,8 +143,8 @@ def test_another_routing_must_spread_clearly_better(
         return timed(run, times[key])
 
     by_times: Evaluate = evaluate
-    by_own_rule, by_any_rule = _best_spreadings(by_times, ["ugal", "valiant"], None)
-    assert by_own_rule == own and by_any_rule.rule == rule
+    spreadings = _best_spreadings(by_times, ["ugal", "valiant"], None)
+    assert spreadings[0] == by_own_rule and spreadings[1].rule == rule
 
 
 def test_what_is_unexplained_is_charged_once() -> None:
