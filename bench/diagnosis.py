@@ -325,18 +325,17 @@ def miss_table(parts: Sequence[Sequence[Answer]]) -> list[str]:
 
 
 def calibration_table(verdicts: Sequence[Answer]) -> list[str]:
-    """Stated confidence against the share of right answers, by knowledge."""
+    """Stated confidence against the share of right answers."""
     out = [
-        "| known | stated | answers | mean stated | right | 95 % interval |",
-        "|---|---|---:|---:|---:|---:|",
+        "| stated | answers | mean stated | right | 95 % interval |",
+        "|---|---:|---:|---:|---:|",
     ]
-    for knowledge in dict.fromkeys(a.knowledge for a in verdicts):
-        out += [
-            f"| {knowledge} | {percent(b['from'])}–{percent(b['to'])} | {b['answers']:.0f} | "
-            f"{percent(b['stated'], 1)} | {percent(b['right'], 1)} | "
-            f"{percent(b['right_low'], 1)}–{percent(b['right_high'], 1)} |"
-            for b in calibration(a for a in verdicts if a.knowledge == knowledge and a.stated)
-        ]
+    out += [
+        f"| {percent(b['from'])}–{percent(b['to'])} | {b['answers']:.0f} | "
+        f"{percent(b['stated'], 1)} | {percent(b['right'], 1)} | "
+        f"{percent(b['right_low'], 1)}–{percent(b['right_high'], 1)} |"
+        for b in calibration(a for a in verdicts if a.stated)
+    ]
     return out
 
 

@@ -109,15 +109,12 @@ def table(case: str, ours: Measured) -> list[str]:
             f"| `{case}` | {job}: time | {published:,} ns | {ours.elapsed_ns[job]:,.0f} ns "
             f"| {percent(difference, 1, '+')} | {_within(difference, TIME_AIM)} |"
         )
-    for tier, fraction in ours.congested.items():
-        if tier in theirs.congested:
-            difference = fraction - theirs.congested[tier]
-            lines.append(
-                f"| `{case}` | {tier}: congested | {theirs.congested[tier]:.4f} | {fraction:.4f} "
-                f"| {difference:+.4f} | {_within(difference, FRACTION_AIM)} |"
-            )
-        else:
-            lines.append(f"| `{case}` | {tier}: congested | – | {fraction:.4f} | – | – |")
+    for tier, published in theirs.congested.items():
+        difference = ours.congested[tier] - published
+        lines.append(
+            f"| `{case}` | {tier}: congested | {published:.4f} | {ours.congested[tier]:.4f} "
+            f"| {difference:+.4f} | {_within(difference, FRACTION_AIM)} |"
+        )
     return lines
 
 
