@@ -19,7 +19,7 @@ from tailback.evidence.measured_routes import (
 )
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.measured_verdict import FurtherCosts
+from tailback.inference.measured_costs import FurtherCosts
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.routes import tables_of

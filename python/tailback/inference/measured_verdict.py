@@ -1,17 +1,13 @@
-"""The verdict on a measured run: the cost of each cause, and the time that remains unexplained.
+"""The verdict on a measured run: the main cause, and the time that remains unexplained.
 
 The expected run includes the slow cables and other traffic for which there is positive evidence.
-The cost of a cause is the time that the expected run saves without it, scaled to the measured time:
-a model error that scales all times alike (such as an unmodelled protocol) scales every cost too,
-except for those of computation, which the trace shows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import replace
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
 from tailback.diagnosis.evidence_rows import by_weight
@@ -19,7 +15,6 @@ from tailback.diagnosis.explanation import (
     Cost,
     EvidenceRow,
     Explanation,
-    Origin,
     Source,
     SuspectLink,
 )
@@ -31,7 +26,6 @@ from tailback.diagnosis.model import (
     Remedy,
     WaterfallBar,
 )
-from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.measured_routes import MIN_UNEVENNESS
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
@@ -48,30 +42,26 @@ from tailback.inference.decision import (
     with_lossy_costs,
 )
 from tailback.inference.decision import COMPUTATION as CONCEALING
-from tailback.inference.decision import MEASURED as IN_MEASURED_TIME
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
-from tailback.inference.interruptions import Interruptions
+from tailback.inference.measured_costs import (
+    MIN_TABLE_UNEVENNESS,
+    FurtherCosts,
+    TurnWaits,
+    costs_of_causes,
+    with_cost_together,
+    with_interval,
+    with_unknown_timing,
+)
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
 from tailback.inference.next_measurement import MeasurementChoice
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
 from tailback.units import percent
 
-_ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
-"""Cause; its cost in the expected run, or in the measured one if it is of computation, with its
-least and greatest value, ps; subject; evidence, and what it rests on."""
-
 Advise = Callable[[Diagnosis], Remedy | None]
 """Selects the remedy for a diagnosis from those that were simulated."""
 
-MIN_TABLE_UNEVENNESS = 0.5
-"""Smallest destination-weighted deviation of parallel up-links from their mean number of
-destinations at which forwarding tables are at fault: tables of real fabrics of 125 and 281 hosts
-deviate by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
-
-_INSIDE = ("capacity", "placement", "routing")
-"""Causes of congestion between switches by our own traffic."""
 
 MIN_INSIDE_SHARE = 0.02
 """Smallest share of the measured time between a rank's first and last call, in computation or in
@@ -81,54 +71,6 @@ calls that transfer data, for which the trace supports a diagnosis."""
 STANDARD_ERRORS = 3.0
 """Number of standard errors by which an expected time may exceed the measured one: chance does so
 once in 700 runs."""
-
-
-@dataclass(frozen=True)
-class FurtherCosts:
-    """Time that the expected run saves without causes that are not part of the waterfall.
-
-    Each tuple holds one value per repetition, in picoseconds.
-
-    Attributes:
-        imbalance_ps: Saved if computation is balanced across ranks, of the measured time.
-        noise_ps: Saved if no repetition of a computation exceeds its usual time, likewise.
-        routing_ps: Saved if traffic is balanced over parallel links, where a few carried most of
-            it; not part of the expected time, so it is added to it.
-        uneven: Mean deviation of the load of parallel links from their mean, 0–2.
-        hot_receivers: Share of the congestion between switches due to traffic to few receivers.
-        placement_ps: Saved by the best placement, with our job alone on the healthy network and
-            its current routes; empty if no placement was simulated.
-        in_order_ps: The same with ranks in host order, switch by switch.
-        uneven_tables: Mean deviation from the mean of the number of destinations that forwarding
-            tables assign to parallel up-links, 0–2; 0 without tables.
-        adapter_order_ps: Saved on an ideal switch by adapters that share their link among messages;
-            empty if they already do.
-        interruptions: Interruptions that every computation contains, so that no repetition shows
-            its time without noise.
-        without: Simulates the expected run without several causes at once.
-    """
-
-    imbalance_ps: tuple[int, ...]
-    noise_ps: tuple[int, ...]
-    routing_ps: tuple[int, ...] = ()
-    uneven: float = 0.0
-    hot_receivers: float = 0.0
-    placement_ps: tuple[int, ...] = ()
-    in_order_ps: tuple[int, ...] = ()
-    uneven_tables: float = 0.0
-    adapter_order_ps: tuple[int, ...] = ()
-    interruptions: Interruptions = field(default_factory=Interruptions.none)
-    without: Without | None = None
-
-    @property
-    def faulty_tables(self) -> bool:
-        """Whether the forwarding tables are at fault, whatever the traffic."""
-        return self.uneven_tables >= MIN_TABLE_UNEVENNESS
-
-    @property
-    def routing_mean_ps(self) -> int:
-        """Mean of ``routing_ps``; 0 if it is empty."""
-        return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
 
 
 def explain(
@@ -155,13 +97,12 @@ def explain(
     expected -= surplus
     ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, surplus))
     surplus, scale = surplus - summary.others_more_ps, ensemble.mean_scale
-    costs = _costs(diagnosis, measured, summary, further, scale, surplus)
+    costs = costs_of_causes(diagnosis, measured, summary, further, scale, surplus)
     if summary.unknown_job is None:
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
     costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
-    if summary.unknown_timing > _TAIL:
-        costs = _with_unknown_timing(costs, measured.elapsed_ps)
+    costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
     explanation = Explanation(
@@ -429,225 +370,6 @@ def _validity(summary: EvidenceSummary) -> dict[str, float]:
     return {} if shown or not summary.lossy else {"slow-link": ASSUMED}
 
 
-def _costs(
-    diagnosis: Diagnosis,
-    measured: Measured,
-    summary: EvidenceSummary,
-    further: FurtherCosts,
-    scale: float,
-    surplus: int,
-) -> list[Cost]:
-    """Cost of each cause in the measured run, largest first."""
-    total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
-    out: list[_ExpectedCost] = []
-    inside = sum(s.charged for s in diagnosis.shares if s.cause in _INSIDE)
-    for share in diagnosis.shares:
-        if share.cause == "in-host":
-            continue  # The rates of hosts are as stated: a part of the time, and no fault.
-        alone, low, high = _own_cost(share, further, expected, inside)
-        less = more = 0
-        if share.cause == "other-traffic":
-            alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
-            less, more = summary.others_range
-        busier = summary.slow_more_ps if share.cause == "slow-link" else 0
-        subject, shown, rests = _described(share.cause, summary)
-        if share.cause == "routing" and further.faulty_tables:
-            shown = wording.uneven_tables(further.uneven_tables)
-        out.append(
-            (
-                share.cause,
-                alone * expected + busier,
-                low * expected + less + busier,
-                high * expected + more + busier,
-                subject,
-                shown,
-                rests,
-            )
-        )
-    out += _costs_of_computation(measured, further)
-    if further.routing_ps:
-        limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
-        out.append(
-            (
-                "routing",
-                further.routing_mean_ps,
-                min(limited),
-                max(limited),
-                "",
-                uneven,
-                ("counters", "model"),
-            )
-        )
-    if summary.unknown_job is not None:
-        # Counters of long intervals show a part of it, which the expected run contains.
-        counted = [row[1:4] for row in out if row[0] == "other-traffic"]
-        job = summary.unknown_job.costs_ps
-        cost, least, most = map(sum, zip(job, *counted, strict=True))
-        out = [row for row in out if row[0] != "other-traffic"]
-        out.append(("other-traffic", cost, least, most, *_described("other-traffic", summary)))
-    return _in_measured_time(out, scale, total, summary)
-
-
-def _costs_of_computation(measured: Measured, further: FurtherCosts) -> list[_ExpectedCost]:
-    """Costs of imbalance, noise and late partners in the measured run."""
-    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
-    everywhere = further.interruptions.likely_share() * measured.elapsed_ps
-    imbalance = _imbalance(measured, even)
-    turns = _TurnWaits.of(measured, further)
-    rests_on: tuple[Origin, ...] = ("trace", "model")
-    out: list[_ExpectedCost] = []
-    for cause, saved, mean, most in (
-        ("imbalance", further.imbalance_ps, imbalance, measured.slow_rank_waits_ps),
-        ("noise", further.noise_ps, max(quiet, everywhere), everywhere),
-    ):
-        low, high = min(saved, default=0), max([*saved, most])
-        out.append((cause, mean, low, high, *_computation(cause, measured), rests_on))
-    late = (turns.late_ps, turns.late_low_ps, turns.late_high_ps)
-    return [*out, ("late-partner", *late, "", wording.TAKEN_TURNS, rests_on)]
-
-
-def _in_measured_time(
-    costs: Sequence[_ExpectedCost], scale: float, total_ps: int, summary: EvidenceSummary
-) -> list[Cost]:
-    """Costs in the expected run, scaled to the measured one, largest first."""
-    made = []
-    for cause, ps, low, high, subject, shown, rests in costs:
-        factor = 1.0 if cause in IN_MEASURED_TIME else scale
-        value = max(round(ps * factor), 0)
-        if value == 0:
-            continue
-        named = cause == "slow-link" and not summary.place_open
-        made.append(
-            Cost(
-                cause=cause,
-                ps=value,
-                low_ps=max(round(low * min(factor, 1.0)), 0),
-                high_ps=max(round(high * max(factor, 1.0)), value),
-                share=min(value / total_ps, 1.0),
-                subject=subject,
-                links=summary.slow_links if named else (),
-                one_of_links=named and bool(summary.candidates),
-                evidence=shown,
-                rests_on=rests,
-            )
-        )
-    return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
-
-
-def _imbalance(measured: Measured, saved_ps: float) -> float:
-    """Cost of imbalance, ps, where the replay with balanced computation saves so much.
-
-    A rank that computes does not progress its messages, which no model has. But what waits for a
-    slow rank may wait for other messages, too. So the cost lies between what the replay saves and
-    all waits for slow ranks. If the replay saves as much as a fault, it is believed; otherwise the
-    middle is.
-    """
-    if saved_ps >= FAULT * measured.elapsed_ps:
-        return saved_ps
-    return (saved_ps + max(measured.slow_rank_waits_ps, saved_ps)) / 2.0
-
-
-def _own_cost(
-    share: CauseShare, further: FurtherCosts, expected: int, inside: float
-) -> tuple[float, float, float]:
-    """Cost of a cause by itself with its lower and upper bound, as shares of the expected time.
-
-    ``inside`` is the share charged to placement and routing together.
-    """
-    if share.cause == "placement" and further.placement_ps and not further.faulty_tables:
-        return _own_cost_of_placement(share, further, expected)
-    # Other routes and placements also avoid slow links and other traffic: their own cost is what
-    # they cost our job on the healthy network.
-    if share.removed is not None and share.cause not in ("routing", "placement"):
-        alone, low = share.removed, share.removed_low or 0.0
-        high = share.removed_high or alone
-    else:
-        alone = share.charged
-        low, high = min(share.low, alone), max(share.high, alone)
-    if share.cause == "routing" and further.placement_ps and not further.faulty_tables:
-        # Collisions that another placement avoids with the same even tables are the placement's.
-        placement_cost = sum(further.placement_ps) / len(further.placement_ps) / max(expected, 1)
-        alone, low, high = (max(x - placement_cost, 0.0) for x in (alone, low, high))
-    if share.cause == "pattern":
-        # Without the hot receivers, their traffic would not collide between switches either:
-        # between none and all of that cost belongs to the pattern.
-        shared = further.hot_receivers * inside
-        alone, high = alone + shared / 2, high + shared
-    return alone, low, high
-
-
-def _own_cost_of_placement(
-    share: CauseShare, further: FurtherCosts, expected: int
-) -> tuple[float, float, float]:
-    """Cost of placement with its bounds, if forwarding tables spread destinations evenly.
-
-    With static routes, flows collide on a link because of placement and routes together. If the
-    tables are even, the cost is attributed to the placement.
-
-    A placement in host order, or as good as that, is not at fault because another one avoids a slow
-    link or other traffic: its cost is what it costs our job alone. A worse placement costs what the
-    run saves without it.
-    """
-    saved = [ps / max(expected, 1) for ps in further.placement_ps]
-    cost = sum(saved) / len(saved), min(saved), max(saved)
-    in_order = sum(further.in_order_ps) / max(len(further.in_order_ps), 1) / max(expected, 1)
-    if in_order < FAULT or share.removed is None or share.removed < cost[0]:
-        return cost
-    return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
-
-
-@dataclass(frozen=True)
-class _TurnWaits:
-    """Waits for computation that would remain with balanced computation: ranks compute in turn.
-
-    The trace shows how long ranks wait for the computation of others. What the expected run saves
-    with balanced computation or without noise is imbalance or noise, as are waits for slow ranks.
-    The others are due to dependencies, if ranks receive, compute and send on, and else due to late
-    partners. Which of them the expected run saves is unknown: between all and none of each.
-
-    Attributes:
-        late_ps: Waits for partners that could send before they compute.
-        late_low_ps: Lower bound.
-        late_high_ps: Upper bound.
-        dependency_ps: Waits for what depends on messages by the order of calls.
-    """
-
-    late_ps: float
-    late_low_ps: float
-    late_high_ps: float
-    dependency_ps: float
-
-    @classmethod
-    def of(cls, measured: Measured, further: FurtherCosts) -> _TurnWaits:
-        """Waits of a measured run, averaged over its ranks."""
-        even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
-        waits = measured.part("imbalance") + measured.part("noise")
-        saved = max(even, measured.slow_rank_waits_ps) + max(quiet, 0.0)
-        turns = max(waits - saved, 0.0)
-        chained = min(measured.dependency_waits_ps, waits)
-        dependency = turns * chained / max(waits, 1)
-        low, high = max(turns - chained, 0.0), min(turns, waits - chained)
-        return cls(turns - dependency, low, high, dependency)
-
-
-def _described(cause: Cause, summary: EvidenceSummary) -> tuple[str, str, tuple[Origin, ...]]:
-    """Subject of a cause, its evidence, and the kinds of evidence."""
-    if cause == "slow-link":
-        which = (
-            wording.one_of(summary.candidates) if summary.candidates else "; ".join(summary.slow)
-        )
-        which = wording.PATHS_UNKNOWN if summary.place_open else which
-        return which, summary.slow_shown_by, summary.rests_on.get(cause, ("model",))
-    if cause == "other-traffic":
-        return summary.others, summary.others_shown_by, summary.rests_on.get(cause, ("model",))
-    return "", wording.SHOWN_BY_MODEL.get(cause, ""), ("trace", "model")
-
-
-def _computation(cause: str, measured: Measured) -> tuple[str, str]:
-    """The late ranks, and the evidence for them."""
-    return late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
-
-
 def _parts(
     diagnosis: Diagnosis,
     measured: Measured,
@@ -665,7 +387,7 @@ def _parts(
         base = bars["injection"].elapsed_ps
         within = bars["in-host"].delta_ps if "in-host" in bars else 0
         by_program = base - computing - within
-        chained = round(_TurnWaits.of(measured, further).dependency_ps)
+        chained = round(TurnWaits.of(measured, further).dependency_ps)
         parts[wording.DEPENDENCIES] = min(chained, max(by_program, 0))
         parts[wording.BOUND_BY_PROGRAM] = by_program - parts[wording.DEPENDENCIES]
         for name, bar in bars.items():
@@ -798,75 +520,3 @@ def _reduced(share: CauseShare, part: float) -> CauseShare:
     return share.model_copy(
         update={n: max(value - part, 0.0) for n, value in values.items() if value is not None}
     )
-
-
-# --- costs that cannot be told apart -----------------------------------------------------------
-
-SEPARABLE: Final = frozenset({"imbalance", "noise", "slow-link", "other-traffic"})
-"""Causes that can be taken out of the expected run together."""
-
-Without = Callable[[frozenset[str]], int]
-"""Expected time without several causes of :data:`SEPARABLE`, ps, by one simulation."""
-
-
-def with_cost_together(
-    costs: Sequence[Cost], expected_ps: int, without: Without | None, scale: float, surplus_ps: int
-) -> list[Cost]:
-    """The costs; the evidence of the largest says what the run saves without the second as well.
-
-    Each cost is what the run saves without that cause alone. Two causes that hide each other save
-    more together than their sum, and two that delay the same messages save less.
-
-    Args:
-        costs: Cost of each cause, largest first.
-        expected_ps: Time of the expected run, ps.
-        without: Simulates it without several causes; None if that is not possible.
-        scale: Factor from expected to measured time.
-        surplus_ps: Part of the simulated cost of other traffic that the measured time excludes, ps.
-    """
-    faults = [cost for cost in costs if cost.share >= fault_share(cost.cause)][:2]
-    names = frozenset(cost.cause for cost in faults)
-    if len(names) < 2 or not names <= SEPARABLE or without is None:
-        return list(costs)
-    excluded = max(surplus_ps, 0) if "other-traffic" in names else 0
-    saved = max(expected_ps - without(names) - excluded, 0) * scale
-    first, second = faults
-    share = saved * first.share / first.ps
-    said = wording.cost_together(second.cause, round(saved), share)
-    evidence = f"{first.evidence}; {said}"
-    return [first.model_copy(update={"evidence": evidence}), *(c for c in costs if c is not first)]
-
-
-_TAIL: Final = 0.025
-"""Probability that a 95 % interval leaves out at either end."""
-
-
-def _with_unknown_timing(costs: Sequence[Cost], elapsed_ps: int) -> list[Cost]:
-    """Costs where a cable with errors may delay messages at other times than was simulated.
-
-    Then it costs as little as a fault does, or what the run lacks without it, or anything between.
-    """
-    least = round(FAULT * elapsed_ps)
-    return [
-        cost.model_copy(update={"low_ps": min(cost.low_ps, least)})
-        if cost.cause == "slow-link"
-        else cost
-        for cost in costs
-    ]
-
-
-def with_interval(costs: Sequence[Cost], half_ps: int, most_ps: int) -> list[Cost]:
-    """Costs whose range includes the interval of extrapolated steps.
-
-    A cost is the difference of two runs with such an interval. Their errors are alike, as both lack
-    the same steps, so the interval of one is added.
-    """
-    return [
-        cost.model_copy(
-            update={
-                "low_ps": max(cost.low_ps - half_ps, 0),
-                "high_ps": max(cost.high_ps, min(cost.high_ps + half_ps, most_ps)),
-            }
-        )
-        for cost in costs
-    ]

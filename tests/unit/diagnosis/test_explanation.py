@@ -20,8 +20,9 @@ from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import ASSUMED, MODELLED, Alternative, fault_share
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.interruptions import Interruptions
+from tailback.inference.measured_costs import FurtherCosts
 from tailback.inference.measured_remedy import of_measured, predicted_gain
-from tailback.inference.measured_verdict import FurtherCosts, explain
+from tailback.inference.measured_verdict import explain
 from tailback.inference.unknown_job import UnknownJob
 from tailback.units import format_time, percent
 from tests.factories.measured_times import MS, measured

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailback.diagnosis.explanation import Cost
-from tailback.inference.measured_verdict import with_interval
+from tailback.inference.measured_costs import with_interval
 from tests.factories.report_data import make_run
 
 

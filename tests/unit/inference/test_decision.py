@@ -20,7 +20,7 @@ from tailback.inference.decision import (
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.measured_verdict import with_cost_together
+from tailback.inference.measured_costs import with_cost_together
 
 S = 10**12
 
