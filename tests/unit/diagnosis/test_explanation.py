@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,25 @@ from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_costs import FurtherCosts
 from tailback.inference.measured_remedy import of_measured, predicted_gain
 from tailback.inference.measured_verdict import explain
+from tailback.inference.next_measurement import Measurement
 from tailback.inference.unknown_job import UnknownJob
 from tailback.units import format_time, percent
 from tests.factories.measured_times import MS, measured
 from tests.factories.report_data import make_diagnosis, make_run
 
 BASE = make_diagnosis(make_run())
+
+
+def asking(text: str) -> Any:
+    """A choice of measurements that has one."""
+    measurement = Measurement("counters", text, ("tailback", "collect"), asked=True)
+    return SimpleNamespace(
+        possible=[measurement],
+        ranked=lambda _chances: [(1.0, measurement)],
+        best=lambda _ranked: None,
+    )
+
+
 NOTHING = FurtherCosts((0, 0), (0, 0))
 
 
@@ -268,7 +282,7 @@ def test_an_unlocated_slow_link_is_not_among_candidates() -> None:
 
 
 def test_links_that_may_be_slow_are_checked_first() -> None:
-    evidence = EvidenceSummary(candidates=("a (20 of 100)",), missing=("port counters",))
+    evidence = EvidenceSummary(candidates=("a (20 of 100)",), measurements=asking("port counters"))
     run = expected(70).model_copy(update={"remedy": None})
     diagnosis = explained(run, measured(100), evidence=evidence)
     assert diagnosis.cause == "undetermined" and "this link may be slow: a" in diagnosis.headline
@@ -569,7 +583,7 @@ def test_an_unknown_job_is_traffic_of_others() -> None:
         others_shown_by="repetitions differ",
         unknown_job=job,
         rests_on={"other-traffic": ("trace", "model")},
-        missing=("port counters",),
+        measurements=asking("port counters"),
     )
     alone = expected(100).model_copy(update={"remedy": None})
     diagnosis = explained(alone, measured(140), evidence=evidence)
@@ -589,7 +603,7 @@ def test_an_unknown_job_is_traffic_of_others() -> None:
 def test_a_job_fitting_like_the_adapters_is_open() -> None:
     taken = Alternative(0.0, 98 * MS)
     job = Alternative(0.3, 98 * MS, {"other-traffic": 15 * MS})
-    evidence = EvidenceSummary(alternatives=(taken,), missing=("port counters",))
+    evidence = EvidenceSummary(alternatives=(taken,), measurements=asking("port counters"))
     assert explained(expected(98), measured(100), evidence=evidence).cause == "healthy"
     both = replace(evidence, alternatives=(taken, job))
     diagnosis = explained(
