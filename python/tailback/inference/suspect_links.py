@@ -366,7 +366,7 @@ def suspect_links(
                 link=first,
                 name=fabric.link_name(first),
                 suspected_for=tuple(dict.fromkeys(c.kind for c in against)),
-                evidence="; ".join(dict.fromkeys(c.evidence for c in against)),
+                evidence=_by_direction(against),
                 status="candidate" if is_open else "ruled-out",
                 reason=not_excluded(cost) if is_open else "; ".join(dict.fromkeys(reasons)),
                 share=None if cost is None else cost.mean,
@@ -375,6 +375,16 @@ def suspect_links(
             )
         )
     return tuple(out)
+
+
+def _by_direction(against: Sequence[Charge]) -> str:
+    """What the evidence against a cable shows, first that against its first direction."""
+    first = against[0].link
+    one_way, back = (
+        "; ".join(dict.fromkeys(c.evidence for c in against if (c.link == first) is is_first))
+        for is_first in (True, False)
+    )
+    return f"{one_way}; the other direction: {back}" if back else one_way
 
 
 def _excluded(charge: Charge, run: Run, cost: CostRange | None, lacking: float) -> str:

@@ -276,7 +276,8 @@ def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool)
     asked = candidate.kind == "repair"  # Its action names the operators.
     who = "For the network's operators: " if by_operators and not asked else ""
     assumed = (f"This assumes that {candidate.assumes}.",) if candidate.assumes else ()
-    return f"{who}{candidate.action}", f"This takes {saves(candidate, before)}.", *assumed
+    subject = "Repaired, the run" if asked else "This"
+    return f"{who}{candidate.action}", f"{subject} takes {saves(candidate, before)}.", *assumed
 
 
 def operators_could(candidate: Candidate, before: Candidate) -> str:

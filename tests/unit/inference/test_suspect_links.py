@@ -269,3 +269,17 @@ def test_open_errors_forbid_a_healthy_verdict() -> None:
     assert errors_not_excluded([suspect_link(status="ruled-out"), paused]) == ""
     headline = errors_not_excluded([paused, still])
     assert "a → b: 12 errors; not excluded: costs 2.0 % (0–20 %)" in headline
+
+
+def test_evidence_is_told_by_direction() -> None:
+    back = int(FABRIC.link_reverse[CABLE])
+    against = [
+        Charge(CABLE, "rate", "it served 9 of 40"),
+        Charge(back, "rate", "it served 11 of 40"),
+        Charge(CABLE, "samples", "half met congestion"),
+    ]
+    costs = costs_of(1.0, WELL, (1.3, BADLY))
+    (link,) = suspect_links(against, FABRIC, RUN, costs, 0.3)
+    assert link.evidence == (
+        "it served 9 of 40; half met congestion; the other direction: it served 11 of 40"
+    )
