@@ -408,15 +408,17 @@ def _by_time(
     hidden = unexplained(bars, slow)
     beyond = attainable(waterfall.shares, use)
     cost = cost_shares(waterfall.shares, bars, hidden, beyond)
-    cause = main_cause(cost, use)
     varied = costs_in(waterfall.variations, beyond)
+    probability = chances(varied, hidden, use)
+    # If two causes cost the same, the costs alone decide nothing.
+    likely = max(probability, key=lambda cause: probability[cause])
+    cause = likely if probability[likely] >= SURE else main_cause(cost, use)
     counted = count_agreement(cause, varied, hidden, use)
     basis: Basis = "re-simulation"
     if cause == hidden.cause and hidden.share > 0.5 * cost[cause]:
         basis = "hypothesis"
         identified = hidden.slow if cause == "slow-link" else 1.0 - hidden.slow
         counted = counted.model_copy(update={"identified": identified})
-    probability = chances(varied, hidden, use)
     if not others_tried:
         probability = _with_untried_placements(probability)
     warnings = _contradictions(
