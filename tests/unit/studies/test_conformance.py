@@ -102,4 +102,7 @@ def test_a_row_says_whether_it_meets_the_aim() -> None:
     assert rows[1] == "| `row-major` | leaf-up: congested | 0.7300 | 0.7350 | +0.0050 | yes |"
     assert rows[2].endswith("| -0.0150 | no |")
     unknown = compare.table("rcm", compare.Measured({"stencil": 89_386.0}, {"leaf-up": 0.8}))
-    assert unknown[1] == "| `rcm` | leaf-up: congested | – | 0.8000 | – | – |"
+    assert len(unknown) == 1
+    described = compare.Measured({"background": 106_000.0}, {"leaf-down": 0.3})
+    (_, alone) = compare.table("background", described)
+    assert alone == "| `background` | leaf-down: congested | – | 0.3000 | – | – |"
