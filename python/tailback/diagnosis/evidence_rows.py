@@ -10,18 +10,10 @@ import polars as pl
 from tailback.diagnosis.cause_wording import CODE
 from tailback.diagnosis.explanation import EvidenceRow
 from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.waterfall import CAUSE_OF_STEP
 from tailback.run.schema import DERIVED
 
-CAUSE_OF_BAR: Final = {
-    "pattern": "pattern",
-    "network": "capacity",
-    "placement": "placement",
-    "routing": "routing",
-    "slow links": "slow-link",
-    "other traffic": "other-traffic",
-    "injection": "injection",
-    "in-host": "in-host",
-}
+CAUSE_OF_BAR: Final = {**CAUSE_OF_STEP, "injection": "injection"}
 """Cause that a bar of the waterfall is the cost of."""
 
 
