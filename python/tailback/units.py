@@ -9,9 +9,6 @@ from __future__ import annotations
 import math
 import re
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import Annotated
-
-from pydantic import BeforeValidator, Field, PlainSerializer
 
 from tailback.errors import InvalidValueError
 
@@ -281,29 +278,6 @@ def exact_time(ps: int) -> str:
 def exact_bytes(size: int) -> str:
     """A size as a scenario states it, without rounding: ``64 KiB``."""
     return _exact(size, BYTES, ("GiB", "MiB", "KiB", "B"))
-
-
-TimePs = Annotated[
-    int,
-    BeforeValidator(parse_time_ps),
-    PlainSerializer(exact_time, return_type=str),
-]
-"""A time in a scenario: text with a unit outside, integer picoseconds inside."""
-
-SizeBytes = Annotated[
-    int,
-    BeforeValidator(parse_bytes),
-    PlainSerializer(exact_bytes, return_type=str),
-]
-"""A size in a scenario: text with a unit outside, integer bytes inside."""
-
-RateGbps = Annotated[
-    float, BeforeValidator(parse_gbps), PlainSerializer(exact_rate, return_type=str)
-]
-"""A data rate in a scenario: text with a unit outside, gigabits per second inside."""
-
-LinkGbps = Annotated[RateGbps, Field(gt=0)]
-"""The data rate of a link, which is above 0."""
 
 
 def rate_of_rate(served_gbps: float, nominal_gbps: float) -> str:

@@ -17,7 +17,7 @@ from tailback.errors import (
     type_remedy,
 )
 from tailback.io.input_files import text_content
-from tailback.units import LinkGbps, SizeBytes
+from tailback.scenario.quantities import LinkGbps, SizeBytes
 
 HOW_TO = "see docs/reference/lab.md"
 

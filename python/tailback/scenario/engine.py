@@ -18,7 +18,8 @@ from pydantic import (
 )
 
 from tailback.errors import InvalidValueError
-from tailback.units import RateGbps, SizeBytes, TimePs, exact_bytes, parse_bytes
+from tailback.scenario.quantities import RateGbps, SizeBytes, TimePs
+from tailback.units import exact_bytes, parse_bytes
 
 Routing = Literal["adaptive", "random", "ecmp", "deterministic", "vc"]
 """Choice among the candidates of a route."""

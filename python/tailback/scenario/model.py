@@ -40,13 +40,8 @@ from tailback.scenario.engine import (
     Section,
 )
 from tailback.scenario.header_schemes import MAX_SLOTS, SCHEMES, slots_problem
+from tailback.scenario.quantities import LinkGbps, RateGbps, SizeBytes, TimePs
 from tailback.scenario.value_ranges import range_problem
-from tailback.units import (
-    LinkGbps,
-    RateGbps,
-    SizeBytes,
-    TimePs,
-)
 
 
 class FatTree(Section):

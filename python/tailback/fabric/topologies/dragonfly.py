@@ -10,7 +10,7 @@ from pydantic import Field
 from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
-from tailback.units import LinkGbps, TimePs
+from tailback.scenario.quantities import LinkGbps, TimePs
 
 
 class Grouped(Topology):

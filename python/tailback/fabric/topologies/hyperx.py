@@ -12,7 +12,7 @@ from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built, one_or_each
 from tailback.fabric.topologies.torus import Size, grid_names
-from tailback.units import LinkGbps, TimePs
+from tailback.scenario.quantities import LinkGbps, TimePs
 
 
 @TOPOLOGIES.register("hyperx")

@@ -21,7 +21,7 @@ from tailback.fabric.topologies.topology import (
     built,
     one_or_each,
 )
-from tailback.units import LinkGbps, TimePs
+from tailback.scenario.quantities import LinkGbps, TimePs
 
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 

@@ -12,7 +12,7 @@ from tailback.errors import FabricError, InvalidValueError, nearest
 from tailback.fabric.builders import built_by_core, check_memory, core
 from tailback.fabric.model import Fabric
 from tailback.registry import Registry, with_options
-from tailback.units import LinkGbps, TimePs
+from tailback.scenario.quantities import LinkGbps, TimePs
 
 PLACE = "[fabric.topology]"
 ROUTES_PLACE = "[fabric] routes"

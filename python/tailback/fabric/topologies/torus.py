@@ -22,7 +22,7 @@ from tailback.fabric.topologies.topology import (
     one_or_each,
     parse,
 )
-from tailback.units import LinkGbps, TimePs
+from tailback.scenario.quantities import LinkGbps, TimePs
 
 Size = Annotated[int, Field(ge=1, le=65535)]
 

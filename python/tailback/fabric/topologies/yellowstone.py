@@ -8,7 +8,7 @@ from tailback.fabric.builders import core, from_arrays
 from tailback.fabric.model import Fabric
 from tailback.fabric.rates import data_rate_gbps
 from tailback.fabric.topologies.topology import LARGEST, TOPOLOGIES, Topology, built
-from tailback.units import LinkGbps
+from tailback.scenario.quantities import LinkGbps
 
 FDR_GBPS = data_rate_gbps("4x", "FDR") or 54.0
 """Data rate of a 4x FDR link in gigabits per second."""

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tailback.scenario.quantities import SizeBytes, TimePs
 from tailback.traffic.collectives import schedule
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
 from tailback.traffic.program import Label, Program
-from tailback.units import SizeBytes, TimePs
 
 CALL = "MPI_Alltoall"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from tailback.scenario.quantities import SizeBytes
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
 from tailback.traffic.patterns.streams import TAG, Post, call_of, stream_program
 from tailback.traffic.program import Label, Program
-from tailback.units import SizeBytes
 
 
 @PATTERNS.register("alltoall-naive")

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
+from tailback.scenario.quantities import SizeBytes, TimePs
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.pattern import PLACE, LineRatePattern
 from tailback.traffic.patterns.streams import call_of
 from tailback.traffic.program import Label, Program
-from tailback.units import SizeBytes, TimePs, transfer_ps
+from tailback.units import transfer_ps
 
 AXES = "xyz"
 FIRST_TAG = 101

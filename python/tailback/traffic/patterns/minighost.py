@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tailback.errors import InvalidValueError
+from tailback.scenario.quantities import TimePs
 from tailback.traffic.collectives import CollectiveStep, schedule
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.halo import MAX_RANKS
 from tailback.traffic.patterns.pattern import PATTERNS, Pattern
 from tailback.traffic.patterns.randomness import stream_key
 from tailback.traffic.program import Label, Program
-from tailback.units import TimePs
 
 REAL_BYTES = 8
 SUM = "MPI_Allreduce"

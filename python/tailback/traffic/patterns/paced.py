@@ -6,12 +6,12 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
+from tailback.scenario.quantities import SizeBytes, TimePs
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, PLACE, FreeSizePattern, LineRatePattern
 from tailback.traffic.patterns.randomness import entity_generator
 from tailback.traffic.patterns.timed import timed_program
 from tailback.traffic.program import Program
-from tailback.units import SizeBytes, TimePs
 
 
 @PATTERNS.register("paced")

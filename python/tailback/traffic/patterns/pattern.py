@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tailback.errors import ScenarioError
 from tailback.registry import Registry, with_options
+from tailback.scenario.quantities import LinkGbps
 from tailback.traffic.program import Program
-from tailback.units import LinkGbps
 
 PLACE = "[job.pattern]"
 

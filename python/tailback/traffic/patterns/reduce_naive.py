@@ -6,11 +6,11 @@ import numpy as np
 from pydantic import Field
 
 from tailback.errors import ScenarioError
+from tailback.scenario.quantities import SizeBytes
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
 from tailback.traffic.patterns.streams import TAG, Post, stream_program
 from tailback.traffic.program import Label, Program
-from tailback.units import SizeBytes
 
 
 def check_root(root: int, n_ranks: int) -> None:

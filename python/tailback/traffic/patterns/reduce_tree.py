@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from tailback.scenario.quantities import SizeBytes
 from tailback.traffic.collectives import schedule
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.pattern import PATTERNS, FreeSizePattern
 from tailback.traffic.patterns.reduce_naive import check_root
 from tailback.traffic.program import Label, Program, ProgramBuilder
-from tailback.units import SizeBytes
 
 CALL = "MPI_Reduce"
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tailback.scenario.quantities import SizeBytes
 from tailback.traffic.patterns.columns import Operations, assemble, refuse_if_huge
 from tailback.traffic.patterns.pattern import FreeSizePattern
 from tailback.traffic.program import POSTS, Label, Op, Program
-from tailback.units import SizeBytes
 
 TAG = 101
 Post = Literal["sequence", "delivered", "acknowledged", "all"]

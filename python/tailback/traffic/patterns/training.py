@@ -8,13 +8,13 @@ from pydantic import Field, model_validator
 
 from tailback.errors import InvalidValueError, ScenarioError
 from tailback.scenario.model import NcclSection
+from tailback.scenario.quantities import SizeBytes, TimePs
 from tailback.traffic.nccl.choice import MAX_CHANNELS
 from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, compile_gpu
 from tailback.traffic.patterns.columns import refuse_if_huge
 from tailback.traffic.patterns.halo import MAX_RANKS
 from tailback.traffic.patterns.pattern import PATTERNS, Pattern
 from tailback.traffic.program import Program
-from tailback.units import SizeBytes, TimePs
 
 
 @PATTERNS.register("training")

@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from tailback.errors import InvalidValueError
+from tailback.scenario.quantities import SizeBytes, TimePs
 from tailback.traffic.patterns.alltoall import exchange_all
 from tailback.traffic.patterns.columns import Slots
 from tailback.traffic.patterns.halo import MAX_RANKS
 from tailback.traffic.patterns.pattern import PATTERNS, Pattern
 from tailback.traffic.program import Program
-from tailback.units import SizeBytes, TimePs
 
 
 @PATTERNS.register("transpose")
