@@ -27,10 +27,11 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## set up, diagnose the example scenario and write demo-report/
+demo: ## set up, diagnose a recorded run into demo-report/, compare it with the run after the remedy
 	@scripts/setup.sh run
-	@$(BIN)/tailback diagnose examples/demo/demo.toml --out demo-report --force
-	@printf '\nThe report: %s\n' "$$(ls $(CURDIR)/demo-report/*.html)"
+	@$(BIN)/tailback diagnose examples/lab/placement/before --out demo-report --force
+	@printf '\n%s\n\n' 'The same program, recorded again with the ranks placed so:'
+	@$(BIN)/tailback confirm demo-report examples/lab/placement/after
 
 # Compilers leave processors idle at their ends, so what does not depend on one another runs together.
 test: ## set up and check everything (what CI runs)

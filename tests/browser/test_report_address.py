@@ -29,6 +29,7 @@ def test_back_and_forward_step_through_choices(browser: webdriver.Browser, plain
     browser.wait(f"return document.getElementById('detail').dataset.link === '{first}'")
 
 
+@pytest.mark.slow
 def test_an_address_holds_the_scroll_position(browser: webdriver.Browser, plain: Path) -> None:
     place = (
         "const part = document.getElementById('when').getBoundingClientRect();"

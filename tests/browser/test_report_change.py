@@ -36,6 +36,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_course_of_change_is_that_of_tables(browser: webdriver.Browser, pages: Path) -> None:
     before, after = FigureData(make_run()), FigureData(make_run(tiled=True))
     frames = after.windows.height
@@ -92,6 +93,7 @@ def test_a_comparison_uses_the_same_viewer(browser: webdriver.Browser, pages: Pa
     assert link == (pages / "report.html").resolve().as_uri()
 
 
+@pytest.mark.slow
 def test_a_copied_command_computes_what_is_shown(browser: webdriver.Browser, pages: Path) -> None:
     run = make_run()
     estimates = link_estimates(run.tables["samples"].filter(label=2))
@@ -161,7 +163,7 @@ return [...small];
 """
 
 
-@pytest.mark.parametrize("width", [1280, 500])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.slow), 500])
 def test_no_text_is_smaller_than_ten_pixels(
     browser: webdriver.Browser, pages: Path, width: int
 ) -> None:

@@ -19,6 +19,7 @@ from tests.factories.report_data import make_diagnosis, make_run
 pytestmark = webdriver.needed()
 
 
+@pytest.mark.slow
 def test_the_drawn_course_is_that_of_the_tables(browser: webdriver.Browser, plain: Path) -> None:
     """Numbers read off the tip of the time course, against the samples of that window."""
     evidence = FigureData(make_run())
@@ -80,6 +81,7 @@ def reached_and_met(run: Run, links: list[int]) -> tuple[list[float], list[float
     return reached.tolist(), met.tolist()
 
 
+@pytest.mark.slow
 def test_the_drawn_course_is_that_of_the_simulator(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:

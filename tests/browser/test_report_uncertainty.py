@@ -28,6 +28,7 @@ def written(folder: Path, run: Run) -> Path:
     return write_report(folder / "report.html", run, make_diagnosis(make_run()))
 
 
+@pytest.mark.slow
 def test_more_congested_packets_than_packets_is_unknown(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:

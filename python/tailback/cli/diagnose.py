@@ -96,6 +96,12 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     help="Also write every figure in this format; may be repeated.",
 )
 @click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print everything on the terminal: evidence, candidates, measured time and notes.",
+)
+@click.option(
     "--evidence",
     is_flag=True,
     help="Also print all evidence, and what it says of each cause.",
@@ -132,6 +138,7 @@ def diagnose(
     remedies: tuple[str, ...],
     seeds: int | None,
     figures: tuple[str, ...],
+    verbose: bool,
     evidence: bool,
     form: str,
     profile: bool,
@@ -197,7 +204,9 @@ def diagnose(
     code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
         return show(diagnosis.model_dump_json(indent=2), code)
-    lines = diagnosis_lines(diagnosis, out, hot_lines(result.attribution), result.rank_files)
+    lines = diagnosis_lines(
+        diagnosis, out, hot_lines(result.attribution), result.rank_files, verbose=verbose
+    )
     if evidence:
         lines += evidence_lines(diagnosis.evidence)
     return show("\n".join(lines), code)

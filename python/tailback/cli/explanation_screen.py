@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, command_lines, truncate, wrap
+from collections.abc import Sequence
+
+from tailback.cli.text import align_columns, command_lines, heading, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import Cost, Explanation, NextMeasurement
 from tailback.evidence.other_traffic import UNKNOWN
@@ -12,23 +14,22 @@ _SMALL = 0.005
 """Minimum fraction of the measured time of a cause on the screen; others are in
 ``diagnosis.json``."""
 
-_SAID = 3
-"""Causes for which the screen shows the evidence."""
+_ROWS = 4
+"""Causes on one screen; others are counted."""
+
+_PORT_EVENTS = 2
+"""Findings on ports on one screen."""
 
 
-_PORT_EVENTS = 4
-"""Findings on adapters on the screen; the report has all of them."""
+def explanation_lines(explanation: Explanation, *, verbose: bool = False) -> list[str]:
+    """Cost and evidence of each cause, and the unexplained time.
 
-
-_SUSPECTS = 6
-"""Suspect links on the screen, those that are not ruled out first; the report has all of them."""
-
-
-def explanation_lines(explanation: Explanation | None) -> list[str]:
-    """Cost and evidence of each cause, the unexplained time, and what would resolve it."""
-    if explanation is None:
-        return []
-    shown = [cost for cost in explanation.costs if cost.share >= _SMALL]
+    Args:
+        explanation: What was found.
+        verbose: Whether to show all causes and all evidence; otherwise one screen.
+    """
+    large = [cost for cost in explanation.costs if cost.share >= _SMALL]
+    shown = large if verbose else large[:_ROWS]
     rows = [
         (
             NAMES.get(cost.cause, cost.cause),
@@ -45,46 +46,50 @@ def explanation_lines(explanation: Explanation | None) -> list[str]:
     rows.append(
         (name, format_time(abs(unexplained_ps)), percent(abs(unexplained_ps) / total_ps), "", "")
     )
-    lines = ["", "COST OF EACH CAUSE, of the measured time"]
+    lines = ["", heading("COST OF EACH CAUSE", "of the measured time")]
     lines += align_columns(("cause", "time", "share", "range", "rests on"), rows, " rr")
-    for cost in shown[:_SAID]:
+    if verbose:
+        lines += _evidence(explanation, shown)
+    elif len(large) > len(shown):
+        lines += [f"  {counted(len(large) - len(shown), 'smaller cause')}"]
+    suspects = [link for link in explanation.suspect_links if link.status != "named"]
+    if suspects and not verbose:
+        lines += [f"  {counted(len(suspects), 'suspect link')} beside the verdict"]
+    events = explanation.port_events if verbose else explanation.port_events[:_PORT_EVENTS]
+    for finding in events:
+        lines += wrap(f"ports counted: {finding.statement}")
+    if explanation.smallest_fault is not None:
+        lines += wrap(explanation.smallest_fault.statement)
+    return lines
+
+
+def _evidence(explanation: Explanation, shown: Sequence[Cost]) -> list[str]:
+    """What the costs rest on, and suspect links and ports with what became of them."""
+    lines = list[str]()
+    for cost in shown:
         details = [part for part in (cost.subject, cost.evidence) if part]
         if details:
-            lines += wrap(
-                f"{NAMES.get(cost.cause, cost.cause)}: {truncate('; '.join(details), 600)}"
-            )
-    for link in explanation.shared_links[:_SAID]:
+            lines += wrap(f"{NAMES.get(cost.cause, cost.cause)}: {'; '.join(details)}")
+    for link in explanation.shared_links:
         jobs = ", ".join(f"{_job_name(job)} {percent(part)}" for job, part in link.jobs.items())
         lines += wrap(
             f"shared link {link.link}: {jobs}, your job {percent(link.ours)} of its "
             f"bytes (± {_points(200 * link.error)})"
         )
-    for suspect in explanation.suspect_links[:_SUSPECTS]:
+    for suspect in explanation.suspect_links:
         lines += wrap(f"suspect link {suspect.statement}")
-    if len(explanation.suspect_links) > _SUSPECTS:
-        more = len(explanation.suspect_links) - _SUSPECTS
-        lines += [f"  {counted(more, 'more suspect link')} in the report"]
-    for finding in explanation.port_events[:_PORT_EVENTS]:
-        lines += wrap(f"ports counted: {finding.statement}")
-    if len(explanation.port_events) > _PORT_EVENTS:
-        more = len(explanation.port_events) - _PORT_EVENTS
-        lines += [f"  ports counted: {counted(more, 'more finding')} in the report"]
-    if explanation.smallest_fault is not None:
-        lines += wrap(explanation.smallest_fault.statement)
     lines += wrap(f"evidence: {'; '.join(explanation.sources)}")
-    if explanation.next_measurement is not None:
-        return lines + _measurement_lines(explanation.next_measurement)
-    for text in explanation.missing[:2]:
-        lines += wrap(f"still missing: {text}")
+    if explanation.next_measurement is None:
+        for text in explanation.missing:
+            lines += wrap(f"still missing: {text}")
     return lines
 
 
-def _measurement_lines(measurement: NextMeasurement) -> list[str]:
+def measurement_lines(measurement: NextMeasurement) -> list[str]:
     """The measurement that would tell most, with its command."""
-    bits = f"{measurement.bits:.2g} bits expected"
     return [
         "",
-        f"NEXT MEASUREMENT, {bits}",
+        heading("NEXT MEASUREMENT", f"{measurement.bits:.2g} bits expected"),
         *wrap(measurement.text),
         *command_lines(measurement.command_line),
     ]

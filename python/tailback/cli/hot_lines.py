@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns
+from tailback.cli.text import align_columns, heading
 from tailback.report import Attribution, by_call_site
 from tailback.units import format_time, percent
 
@@ -25,4 +25,7 @@ def hot_lines(attribution: Attribution) -> list[str]:
         for line in call_sites
     ]
     head = ("line of the program", "congested links", "share", "stall" if time else "packets")
-    return ["CALL SITES THAT CONGEST LINKS", *align_columns(head, rows, "  rr", names=(0, 1))]
+    return [
+        heading("CALL SITES THAT CONGEST LINKS"),
+        *align_columns(head, rows, "  rr", names=(0, 1)),
+    ]

@@ -1,8 +1,8 @@
-"""The part of the screen with the measured times."""
+"""The parts of the screen with the measured times."""
 
 from __future__ import annotations
 
-from tailback.cli.text import align_columns, truncate, wrap
+from tailback.cli.text import align_columns, heading, truncate, wrap
 from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import ClockReport, Efficiency, Measured
 from tailback.evidence.split import PART_NAMES
@@ -16,27 +16,32 @@ _SMALL = 0.005
 """Fraction below which parts are summarized."""
 
 
-def measured_lines(diagnosis: Diagnosis) -> list[str]:
-    """What a forecast is of; or the measured time, where it went, and what the model expects."""
+def first_line(diagnosis: Diagnosis) -> list[str]:
+    """What a forecast is of, or the measured time and what the model expects."""
     measured, forecast = diagnosis.measured, diagnosis.forecast
     if forecast is not None:
         return [*wrap(f"{format_time(diagnosis.elapsed_ps)} {forecast}", first="FORECAST  "), ""]
     if measured is None:
         return []
-    lines = [
-        f"MEASURED  {format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks"
-        f"{_interval(measured)}; mean over the ranks:",
-        *_parts(measured),
-    ]
+    text = (
+        f"{format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks{_interval(measured)}; "
+        f"{_expected(diagnosis)}"
+    )
+    return [*wrap(text, first="MEASURED  "), ""]
+
+
+def measured_lines(diagnosis: Diagnosis) -> list[str]:
+    """Where the measured time went, and how well clocks and hosts are known."""
+    measured = diagnosis.measured
+    if measured is None:
+        return []
+    lines = ["", heading("MEASURED TIME", "mean over the ranks"), *_parts(measured)]
     lines += wrap(_efficiencies(measured.efficiency))
-    lines += wrap(_expected(diagnosis))
     lines += wrap(_clocks(measured.clocks, measured.elapsed_ps))
     lines += wrap(_hosts(measured))
-    for note in measured.notes[:1]:
+    for note in measured.notes:
         lines += wrap(f"note: {truncate(note, 200)}")
-    if len(measured.notes) > 1:
-        lines += [f"  note: {len(measured.notes) - 1} more in diagnosis.json"]
-    return [*lines, ""]
+    return lines
 
 
 def _interval(measured: Measured) -> str:

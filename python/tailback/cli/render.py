@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
-from tailback.cli.explanation_screen import explanation_lines
-from tailback.cli.measured_screen import measured_lines
-from tailback.cli.text import align_columns, command_lines, table_width, truncate, wrap
+from tailback.cli.explanation_screen import explanation_lines, measurement_lines
+from tailback.cli.measured_screen import first_line, measured_lines
+from tailback.cli.text import (
+    align_columns,
+    command_lines,
+    heading,
+    table_width,
+    text_width,
+    truncate,
+    wrap,
+)
 from tailback.diagnosis.cause_wording import CODE, VERDICTS
-from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Status
+from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Remedy, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (
     bar_name,
@@ -18,7 +27,7 @@ from tailback.diagnosis.wording import (
 )
 from tailback.names.display import display_width, printable, shorten_names
 from tailback.placement import RankFile
-from tailback.units import format_time, percent
+from tailback.units import counted, format_time, percent
 
 CAUSES_ON_LINKS = (
     "pattern",
@@ -30,6 +39,12 @@ CAUSES_ON_LINKS = (
     "injection",
 )
 """Causes of a measured run for which the screen lists links and the call sites that load them."""
+
+_COLOURS = {"undetermined": "yellow", "none": "green", "healthy": "green", "not-network": "green"}
+"""Colours of verdicts that accuse no network; others are red."""
+
+_ASSUMPTIONS = 2
+"""Assumptions on one screen; others are counted."""
 
 
 def _communication(diagnosis: Diagnosis) -> str:
@@ -49,17 +64,62 @@ def diagnosis_lines(
     folder: Path,
     call_sites: Sequence[str] = (),
     rank_files: Sequence[RankFile] = (),
+    *,
+    verbose: bool = False,
 ) -> list[str]:
-    """The one-screen summary of a diagnosis.
+    """The summary of a diagnosis: verdict, what to do, where, and what the verdict rests on.
 
     Args:
         diagnosis: What was found.
         folder: Where its report and rank files are.
         call_sites: Lines to show after the links.
         rank_files: Rank files of the remedy.
+        verbose: Whether to show all evidence, candidates and notes; otherwise one screen.
     """
-    lines = measured_lines(diagnosis)
-    lines += [f"VERDICT  {VERDICTS[diagnosis.cause].upper()}", *wrap(diagnosis.headline)]
+    explanation = diagnosis.explanation
+    lines = first_line(diagnosis)
+    colour = _COLOURS.get(diagnosis.cause, "red")
+    lines += [heading("VERDICT", _verdict(diagnosis), colour), *wrap(diagnosis.headline)]
+    if verbose:
+        lines += _about_times(diagnosis)
+    elif diagnosis.confidence <= 0 and explanation is None:
+        lines += wrap(_how_sure(diagnosis))
+    lines += _remedy(diagnosis, folder, rank_files, verbose=verbose)
+    asked = explanation.next_measurement if explanation is not None else None
+    if asked is not None and (verbose or diagnosis.cause == "undetermined"):
+        lines += measurement_lines(asked)
+    measured = explanation is not None
+    if not measured or diagnosis.cause in CAUSES_ON_LINKS:
+        lines += _links_in_question(diagnosis, call_sites, verbose=verbose)
+    if explanation is not None:
+        lines += explanation_lines(explanation, verbose=verbose)
+    if diagnosis.waterfall and (verbose or not measured):
+        of_model = " IN THE MODEL" if measured else ""
+        lines += ["", heading(f"WHERE THE TIME GOES{of_model}"), *_waterfall(diagnosis)]
+    if verbose:
+        if measured and diagnosis.cause not in CAUSES_ON_LINKS:
+            lines += ["", *wrap(_findings_without_links(diagnosis), first="")]
+        lines += measured_lines(diagnosis)
+        lines += ["", heading("HOW SURE"), *wrap(_how_sure(diagnosis))]
+    if verbose:
+        lines += _notes(diagnosis)
+    else:
+        lines += _assumptions(diagnosis)
+    lines += ["", heading("NEXT", f"open {printable(str(folder / 'report.html'))}")]
+    return lines if verbose else [*lines, _more(diagnosis)]
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    """The cause and its probability."""
+    name = VERDICTS[diagnosis.cause].upper()
+    if diagnosis.confidence <= 0:
+        return name
+    return f"{name}, {percent(diagnosis.confidence, 0)} sure"
+
+
+def _about_times(diagnosis: Diagnosis) -> list[str]:
+    """What the times of a verdict are, and what the recording lacks."""
+    lines = list[str]()
     if diagnosis.explanation is None:
         times = [] if diagnosis.captured else [_communication(diagnosis)]
         if diagnosis.forecast is None:
@@ -68,48 +128,63 @@ def diagnosis_lines(
         lines += wrap(diagnosis.times_from)
     if diagnosis.not_recorded:
         lines += wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")
-    lines += explanation_lines(diagnosis.explanation)
-    if diagnosis.waterfall:
-        of_model = " IN THE MODEL" if diagnosis.explanation is not None else ""
-        lines += ["", f"WHERE THE TIME GOES{of_model}", *_waterfall(diagnosis)]
-    measured = diagnosis.explanation is not None
-    if measured and diagnosis.cause not in CAUSES_ON_LINKS:
-        lines += ["", *wrap(_findings_without_links(diagnosis), first="")]
-    else:
-        lines += _links_in_question(diagnosis, call_sites)
-    lines += ["", "HOW SURE", *wrap(_how_sure(diagnosis))]
-    lines += _remedy(diagnosis, folder, rank_files)
+    return lines
+
+
+def _notes(diagnosis: Diagnosis) -> list[str]:
+    """All assumptions and warnings."""
     others = [text for text in diagnosis.warnings if text not in diagnosis.assumptions]
-    for warning in [*diagnosis.assumptions, *others[:2]]:
-        lines += wrap(f"note: {truncate(warning, 300)}")
-    if len(others) > 2:
-        lines += [f"  note: {len(others) - 2} more in the report"]
-    return [*lines, "", f"NEXT  open {printable(str(folder / 'report.html'))}"]
+    notes = [*diagnosis.assumptions, *others]
+    shown = chain.from_iterable(wrap(f"note: {text}") for text in notes)
+    return ["", heading("NOTES"), *shown] if notes else []
 
 
-def _links_in_question(diagnosis: Diagnosis, call_sites: Sequence[str]) -> list[str]:
-    """Findings of the rules, the most congested links, and the call sites that congest them."""
-    of_model = ", in the model" if diagnosis.explanation is not None else ""
+def _assumptions(diagnosis: Diagnosis) -> list[str]:
+    """The first assumptions, each cut to two lines."""
     lines = list[str]()
-    # A finding without a rule only repeats the verdict.
-    findings = [finding for finding in diagnosis.findings if finding.code != CODE]
-    if findings:
-        phases = shorten_names([", ".join(f.phases[:3]) for f in findings[:3]], 18)
-        width = table_width() - 18 - max(map(display_width, (*phases, "phase")))
-        sampled = diagnosis.sampling.packets > 0
-        rows = [
-            (f.code, percent(f.share) if sampled else "—", truncate(f.title, width), phase)
-            for f, phase in zip(findings, phases, strict=False)
-        ]
-        lines += ["", f"SHARE OF CONGESTION BY CAUSE{of_model}"]
-        lines += align_columns(("rule", "share", "what", "phase"), rows, " r")
+    for text in diagnosis.assumptions[:_ASSUMPTIONS]:
+        lines += wrap(f"note: {truncate(text, 2 * text_width() - 20)}")
+    return ["", *lines] if lines else []
+
+
+def _more(diagnosis: Diagnosis) -> str:
+    """What the report has and this screen does not."""
+    more = len(diagnosis.warnings) - min(len(diagnosis.assumptions), _ASSUMPTIONS)
+    noted = f", candidates and {counted(more, 'more note')}" if more > 0 else " and candidates"
+    return f"      for evidence{noted}; option -v prints them"
+
+
+def _links_in_question(
+    diagnosis: Diagnosis, call_sites: Sequence[str], *, verbose: bool
+) -> list[str]:
+    """The most congested links, and the call sites and findings of the rules behind them."""
+    of_model = " IN THE MODEL" if diagnosis.explanation is not None else ""
+    lines = list[str]()
     if diagnosis.top_links:
-        lines += [
-            "",
-            f"MOST CONGESTED LINKS{of_model} (95 % intervals)",
-            *_links(diagnosis.top_links[: 3 if call_sites else 5]),
-        ]
-    return [*lines, "", *call_sites] if call_sites else lines
+        links = diagnosis.top_links[: 3 if call_sites or not verbose else 5]
+        lines += ["", heading(f"MOST CONGESTED LINKS{of_model}", "95 % intervals")]
+        lines += _links(links)
+    if not verbose:
+        return lines
+    if call_sites:
+        lines += ["", *call_sites]
+    return lines + _findings(diagnosis, of_model)
+
+
+def _findings(diagnosis: Diagnosis, of_model: str) -> list[str]:
+    """The findings of the rules; one without a rule only repeats the verdict."""
+    findings = [finding for finding in diagnosis.findings if finding.code != CODE]
+    if not findings:
+        return []
+    phases = shorten_names([", ".join(f.phases[:3]) for f in findings[:3]], 18)
+    width = table_width() - 18 - max(map(display_width, (*phases, "phase")))
+    sampled = diagnosis.sampling.packets > 0
+    rows = [
+        (f.code, percent(f.share) if sampled else "—", truncate(f.title, width), phase)
+        for f, phase in zip(findings, phases, strict=False)
+    ]
+    table = align_columns(("rule", "share", "what", "phase"), rows, " r")
+    return ["", heading(f"SHARE OF CONGESTION BY CAUSE{of_model}"), *table]
 
 
 def _findings_without_links(diagnosis: Diagnosis) -> str:
@@ -181,11 +256,27 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
     return align_columns(head, rows, "  rr" if named else " rr", names=(0, len(head) - 1))
 
 
-def _remedy(diagnosis: Diagnosis, folder: Path, rank_files: Sequence[RankFile]) -> list[str]:
+def _remedy(
+    diagnosis: Diagnosis, folder: Path, rank_files: Sequence[RankFile], *, verbose: bool
+) -> list[str]:
+    """What to do, and how; in full, with all that was tried."""
     remedy = diagnosis.remedy
     if remedy is None:
         return []
-    lines = ["", "REMEDY", *wrap(remedy.action)]
+    lines = ["", heading("REMEDY"), *wrap(remedy.action)]
+    files = [file for file in rank_files if file.file in remedy.files]
+    if files:
+        first, *others = files
+        lines += command_lines(first.command_from(folder))
+        if others:
+            launchers = ", ".join(file.writer for file in others)
+            lines += wrap(f"for {launchers}: same folder, commands in the report")
+    return lines + (_tried(remedy) if verbose else [])
+
+
+def _tried(remedy: Remedy) -> list[str]:
+    """The candidates that were simulated, and those that were ruled out."""
+    lines = list[str]()
     proved = [c for c in remedy.candidates if c.proved]
     # The remedy first, even if a faster candidate is not applicable.
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
@@ -198,13 +289,6 @@ def _remedy(diagnosis: Diagnosis, folder: Path, rank_files: Sequence[RankFile]) 
     ):
         if names:
             lines += wrap(f"ruled out {by}: {', '.join(names)}")
-    files = [file for file in rank_files if file.file in remedy.files]
-    if files:
-        first, *others = files
-        lines += command_lines(first.command_from(folder))
-        if others:
-            launchers = ", ".join(file.writer for file in others)
-            lines += wrap(f"for {launchers}: same folder, commands in the report")
     return lines
 
 

@@ -1,17 +1,45 @@
-"""Text for a terminal: cut, wrapped, in columns. Needs nothing to load."""
+"""Text for a terminal: cut, wrapped, in columns."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import sys
 from collections.abc import Collection, Iterable, Sequence
+
+import click
 
 from tailback.names.display import display_width, head_of, printable, shorten_names
 
-WIDTH = 79
-"""Columns of running text: longer lines are hard to read."""
-
 NARROWEST, WIDEST = 80, 200
 """Columns of a terminal that tables are laid out for."""
+
+WIDEST_TEXT = 110
+"""Most columns of running text: longer lines are hard to read."""
+
+_UNIT = r"%|[pnµm]?s|[KMGT]?i?B|[kMGT]?b(?:it)?/s|[kKMGT]?i?B/s|µs"
+_NUMBER_AND_UNIT = re.compile(rf"(?<=[0-9]) (?=(?:{_UNIT})(?![A-Za-z0-9]))")
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def text_width() -> int:
+    """Columns of running text."""
+    return min(table_width(), WIDEST_TEXT)
+
+
+def heading(title: str, subject: str = "", colour: str | None = None) -> str:
+    """The first line of a section, in bold and colour on terminals that show them.
+
+    Args:
+        title: Its words, in capitals.
+        subject: What follows on the same line.
+        colour: Of what follows.
+    """
+    if sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+        title = click.style(title, bold=True)
+        subject = click.style(subject, fg=colour, bold=colour is not None) if subject else ""
+    return f"{title}  {subject}" if subject else title
 
 
 def table_width() -> int:
@@ -69,17 +97,18 @@ def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     Lines are measured in columns as a terminal shows them (:func:`display_width`). A word that is
     longer than a line is cut.
     """
-    # No line ends between a number and its per cent sign.
-    unbroken = printable(text).replace(" %", "\N{NO-BREAK SPACE}%")
-    lines = _fill_lines(unbroken, WIDTH, indent if first is None else first, indent, cut=True)
-    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
+    # No line ends between a number and its unit.
+    unbroken = _NUMBER_AND_UNIT.sub(_NO_BREAK, printable(text))
+    begin = indent if first is None else first
+    lines = _fill_lines(unbroken, text_width(), begin, indent, cut=True)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def command_lines(command: str) -> list[str]:
     """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
     if "'" in command:
         return [f"  $ {printable(command)}"]
-    lines = _fill_lines(printable(command), WIDTH - 2, "  $ ", "      ", cut=False)
+    lines = _fill_lines(printable(command), text_width() - 2, "  $ ", "      ", cut=False)
     return [*(f"{line} \\" for line in lines[:-1]), *lines[-1:]]
 
 

@@ -152,7 +152,12 @@ def by_slurm(scenario: dict[str, Any], over: dict[str, Any], folder: Path) -> st
 
 
 @pytest.mark.parametrize(
-    "workers", [by_processes, pytest.param(by_dask, marks=pytest.mark.slow), by_slurm]
+    "workers",
+    [
+        by_processes,
+        pytest.param(by_dask, marks=pytest.mark.slow),
+        pytest.param(by_slurm, marks=pytest.mark.slow),
+    ],
 )
 def test_workers_name_options_as_their_user_does(workers: Workers, tmp_path: Path) -> None:
     scenario = {

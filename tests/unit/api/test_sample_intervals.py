@@ -71,7 +71,7 @@ def test_samples_by_rank_need_the_scenarios_scheme(tmp_path: Path) -> None:
     assert full[1] - full[0] > WIDTH * (coordinated[1] - coordinated[0])
 
 
-@pytest.mark.parametrize("fraction", [0.2, 0.7])
+@pytest.mark.parametrize("fraction", [0.2, pytest.param(0.7, marks=pytest.mark.slow)])
 def test_intervals_hold_the_truth_as_often_as_stated(tmp_path: Path, fraction: float) -> None:
     """400 packets of two hops cross the link; each carries it with probability 1/2."""
     random, held, packets = np.random.default_rng(1), 0, 400

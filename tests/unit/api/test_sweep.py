@@ -125,6 +125,7 @@ def test_a_point_that_is_wrong_costs_only_itself(tmp_path: Path) -> None:
     assert list(study_results.failures) == [1] and "rank" in study_results.failures[1]
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     over = {"seed": [1, 2, 3, 4]}
@@ -139,6 +140,7 @@ def test_a_dask_cluster_gives_the_same(tmp_path: Path) -> None:
     assert there.frame.equals(here.frame)
 
 
+@pytest.mark.slow
 def test_a_slurm_script_runs_every_part_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_slurm_script_runs_every_part_once(
     assert cli(["sweep", str(folder), "--over", "seed=1"]) == 2
 
 
+@pytest.mark.slow
 def test_sweep_with_failed_runs_exits_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

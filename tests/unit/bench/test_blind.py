@@ -67,6 +67,7 @@ def test_the_traces_measured_time_is_the_true_one(folder: Path, truth: dict[str,
     assert measured.hosts.source == "the trace"
 
 
+@pytest.mark.slow
 def test_host_clocks_are_apart_as_drawn(folder: Path, truth: dict[str, Any]) -> None:
     run = measure(folder / "seen" / "trace")
     offset = truth["clock_offset_ps"]

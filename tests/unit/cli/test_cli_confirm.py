@@ -86,7 +86,11 @@ def screen(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
 
 @pytest.mark.parametrize(
     ("exchange_us", "code", "outcome"),
-    [(185, 0, "CONFIRMED"), (600, 1, "REFUTED"), (900, 1, "REFUTED")],
+    [
+        (185, 0, "CONFIRMED"),
+        (600, 1, "REFUTED"),
+        pytest.param(900, 1, "REFUTED", marks=pytest.mark.slow),
+    ],
 )
 def test_exit_code_follows_the_outcome(
     before: Path,
@@ -114,6 +118,7 @@ def test_exit_code_follows_the_outcome(
     assert sum(part.after_ps for part in checked.parts) == checked.after_ps
 
 
+@pytest.mark.slow
 def test_run_on_the_same_hosts_is_undetermined(
     before: Path, write: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

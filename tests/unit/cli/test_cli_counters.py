@@ -309,6 +309,7 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     )
 
 
+@pytest.mark.slow
 def test_instants_that_cannot_be_true_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,7 @@ def with_errors(run: Path, node: str, iface: str, errors: int) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_errors_of_a_crossed_cable_question_health(tmp_path: Path) -> None:
     """Real packets do not show that the cable costs less than a fault."""
     run = lab(tmp_path, "r9")
@@ -87,7 +88,7 @@ def test_errors_of_a_crossed_cable_question_health(tmp_path: Path) -> None:
     (suspect,) = result.diagnosis.explanation.suspect_links
     assert suspect.name == "l1[s0] → s0[l1]" and suspect.suspected_for == ("errors",)
     assert suspect.status == "candidate" and suspect.high is not None and suspect.high > FAULT
-    screen = " ".join(" ".join(diagnosis_lines(result.diagnosis, run)).split())
+    screen = " ".join(" ".join(diagnosis_lines(result.diagnosis, run, verbose=True)).split())
     assert f"suspect link {suspect.statement}" in screen
 
 
@@ -106,13 +107,13 @@ def test_the_labs_slow_cable_is_named_with_cost(slow: Path) -> None:
     assert cost.rests_on == ("counters", "model") and diagnosis.confidence >= 0.7
     assert diagnosis.explanation.cost("other-traffic") is None
     assert any("lossy network" in line for line in diagnosis.explanation.sources)
-    screen = "\n".join(diagnosis_lines(diagnosis, slow))
-    assert "COST OF EACH CAUSE, of the measured time" in screen
+    screen = "\n".join(diagnosis_lines(diagnosis, slow, verbose=True))
+    assert "COST OF EACH CAUSE  of the measured time" in screen
     assert screen.index("MEASURED  11.18 s on 16 ranks") < screen.index("VERDICT  SLOW LINK")
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("counters", [True, False])
+@pytest.mark.parametrize("counters", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_the_labs_healthy_run_has_no_fault(healthy: Path, counters: bool) -> None:
     diagnosis = diagnosed(healthy, counters=counters).diagnosis
     assert diagnosis.cause == "healthy" and "No fault found" in diagnosis.headline
@@ -126,6 +127,7 @@ def test_the_labs_healthy_run_has_no_fault(healthy: Path, counters: bool) -> Non
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_port_errors_on_the_jobs_path_are_evidence(healthy: Path, tmp_path: Path) -> None:
     rows = pl.read_csv(gzip.decompress((healthy / "counters.csv.gz").read_bytes()))
     faulty = pl.col("node").eq("l2") & pl.col("iface").eq("s1")
@@ -237,7 +239,7 @@ def test_a_trace_is_placed_on_its_hosts(
     ran = {}
     for name, keys in (("own", ""), ("said", 'hosts = "0-1"')):
         out = tmp_path / name
-        arguments = ["diagnose", str(traced(tmp_path, trace, keys)), "--out", str(out)]
+        arguments = ["diagnose", str(traced(tmp_path, trace, keys)), "-v", "--out", str(out)]
         code = tailback(
             [*arguments, "--seeds", "1", "--method", "block", "--quiet", "--remedy", "placement"]
         )

@@ -50,7 +50,7 @@ def test_nothing_counted_is_not_none_congested(
     path = simulated(tmp_path, 'scheme = "off"').parent / "small.toml"
     capsys.readouterr()
     out = tmp_path / "d"
-    words = ["--quiet", "--seeds", "1", "--method", "tile"]
+    words = ["--quiet", "--verbose", "--seeds", "1", "--method", "tile"]
     assert tailback(["diagnose", str(path), "--out", str(out), *words]) in (0, 3)
     screen = capsys.readouterr().out
     row = next(line for line in screen.split("\n") if line.startswith("  tile "))
@@ -108,6 +108,7 @@ def test_undecodable_headers_are_not_called_missing(
         "metis",
         "--remedy",
         "placement",
+        "--verbose",
     ]
     assert tailback(["diagnose", str(path), *out]) == 0
     screen = " ".join(capsys.readouterr().out.split())
@@ -117,7 +118,9 @@ def test_undecodable_headers_are_not_called_missing(
     assert "Switch telemetry on" not in screen and "no packet carried" not in screen
 
 
-@pytest.mark.parametrize("name", ["diagnosis.json", "rankfile.openmpi"])
+@pytest.mark.parametrize(
+    "name", ["diagnosis.json", pytest.param("rankfile.openmpi", marks=pytest.mark.slow)]
+)
 def test_report_names_the_damaged_file_of_a_result(
     name: str, kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,7 +69,17 @@ def diagnosed(
     scenario = folder / "small.toml"
     scenario.write_text(FABRIC.format(trace=trace, keys=keys))
     out = folder / f"out-{trace.name}{len(keys)}"
-    arguments = ["diagnose", str(scenario), "--out", str(out), "--seeds", "1", "--quiet", *options]
+    arguments = [
+        "diagnose",
+        str(scenario),
+        "--out",
+        str(out),
+        "--seeds",
+        "1",
+        "--quiet",
+        "-v",
+        *options,
+    ]
     code = tailback([*arguments, "--method", "block", "--remedy", "placement"])
     captured = capsys.readouterr()
     assert code in (0, 3), captured.err

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.text import align_columns, command_lines, truncate, wrap
+from tailback.cli.text import align_columns, command_lines, heading, truncate, wrap
 from tailback.diagnosis.model import WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
 from tests.factories.report_data import make_diagnosis, make_run
@@ -23,7 +23,7 @@ def test_wide_letters_stay_on_the_screen() -> None:
     """A letter of East Asia takes two columns."""
     run = make_run(prefix="計算節点" * 8, phases=("通信" * 12, "-x", "+y", "-y"))
     lines = diagnosis_lines(make_diagnosis(run), Path("out"))
-    start = lines.index("MOST CONGESTED LINKS (95 % intervals)")
+    start = lines.index("MOST CONGESTED LINKS  95 % intervals")
     table = lines[start + 1 : lines.index("", start)]
     assert len(table) > 1
     assert max(map(wide, table)) < 80
@@ -38,9 +38,12 @@ def test_assumptions_are_shown_before_two_other_warnings() -> None:
     update = {"warnings": [*texts, "rates are assumed"], "assumptions": ["rates are assumed"]}
     diagnosis = make_diagnosis(make_run()).model_copy(update=update)
     read = type(diagnosis).model_validate_json(diagnosis.model_dump_json())
-    notes = [line.strip() for line in diagnosis_lines(read, Path("out")) if "note:" in line]
-    shown = ["note: rates are assumed", "note: warning 0", "note: warning 1"]
-    assert notes == [*shown, "note: 2 more in the report"]
+    lines = diagnosis_lines(read, Path("out"))
+    assert [line.strip() for line in lines if "note:" in line] == ["note: rates are assumed"]
+    assert "4 more notes" in lines[-1]
+    every = diagnosis_lines(read, Path("out"), verbose=True)
+    notes = [line.strip() for line in every if "note:" in line]
+    assert notes == ["note: rates are assumed", *(f"note: {text}" for text in texts)]
 
 
 @pytest.mark.parametrize(("columns", "used"), [(40, 79), (80, 79), (160, 159), (400, 199)])
@@ -114,11 +117,13 @@ def test_a_gain_is_beside_what_it_is_of() -> None:
     """The time as it is, re-simulated, is not the observed one."""
     diagnosis = make_diagnosis(make_run())
     assert diagnosis.remedy is not None
-    lines = diagnosis_lines(diagnosis, Path("out"))
+    lines = diagnosis_lines(diagnosis, Path("out"), verbose=True)
     assert not any("unchanged" in line for line in lines)
     others = [c for c in diagnosis.remedy.candidates if c.name != "block"]
     without = diagnosis.remedy.model_copy(update={"candidates": others})
-    lines = diagnosis_lines(diagnosis.model_copy(update={"remedy": without}), Path("out"))
+    lines = diagnosis_lines(
+        diagnosis.model_copy(update={"remedy": without}), Path("out"), verbose=True
+    )
     head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
     assert lines[head + 1].split() == ["unchanged", "61.2", "µs"]
     assert "44 µs" in lines[head + 2] and "28 %" in lines[head + 2]
@@ -127,7 +132,7 @@ def test_a_gain_is_beside_what_it_is_of() -> None:
 def test_everything_proved_is_shown_also_what_is_slower() -> None:
     diagnosis = make_diagnosis(make_run())
     assert diagnosis.remedy is not None
-    lines = diagnosis_lines(diagnosis, Path("out"))
+    lines = diagnosis_lines(diagnosis, Path("out"), verbose=True)
     head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
     proved = [c.name for c in diagnosis.remedy.candidates if c.proved]
     rows = lines[head + 1 : head + 1 + len(proved)]
@@ -138,7 +143,7 @@ def test_everything_proved_is_shown_also_what_is_slower() -> None:
 def test_no_link_is_assigned_to_one_phase() -> None:
     """Its numbers are of the whole run, its phase is where most of them come from."""
     lines = diagnosis_lines(make_diagnosis(make_run()), Path("out"))
-    head = lines[lines.index("MOST CONGESTED LINKS (95 % intervals)") + 1]
+    head = lines[lines.index("MOST CONGESTED LINKS  95 % intervals") + 1]
     assert head.split()[-2:] == ["mostly", "in"]
 
 
@@ -154,3 +159,22 @@ def test_the_waterfall_ends_in_the_observed_time() -> None:
     rows = [line.split() for line in lines[start + 1 : lines.index("", start)]]
     assert rows[0][:3] == ["ideal", "41.9", "µs"]
     assert rows[-1][:3] == ["expected", "61.2", "µs"]
+
+
+def test_no_line_ends_between_number_and_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "it takes 2.253 ms at 11.1 of 40 Mb/s, 24 % of 128 KiB, for 7 s then 7 small parts "
+    for columns in range(80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        firsts = {line.split()[0] for line in wrap(text * 20)[1:]}
+        assert firsts.isdisjoint({"ms", "Mb/s,", "%", "KiB,", "s"})
+        assert max(map(wide, wrap(text * 20))) < columns
+
+
+def test_headings_are_bold_on_colour_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert heading("VERDICT", "HEALTHY", "green") == "VERDICT  HEALTHY"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert heading("VERDICT", "HEALTHY", "green").startswith("\x1b[1mVERDICT\x1b[0m  \x1b[32m")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert heading("VERDICT", "HEALTHY", "green") == "VERDICT  HEALTHY"

@@ -200,6 +200,7 @@ def test_the_endpoint_is_a_loopback_page() -> None:
         endpoint.close()
 
 
+@pytest.mark.slow
 def test_slow_clients_share_one_page_and_are_limited() -> None:
     made: list[int] = []
 

@@ -46,6 +46,7 @@ def stencil_run() -> Run:
     return simulate(stencil())
 
 
+@pytest.mark.slow
 def test_row_major_stencil_blames_placement_at_leaf_uplinks(stencil_run: Run) -> None:
     diagnosis = diagnose_cause(stencil_run)
     assert diagnosis.cause == "placement" and diagnosis.sampling.sufficient

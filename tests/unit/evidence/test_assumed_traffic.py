@@ -74,6 +74,7 @@ def beside(prepared: PreparedScenario, load: float, length_ps: int) -> Run:
     return make_evaluate(prepared.with_other_traffic("other", messages))(CHANGE)
 
 
+@pytest.mark.slow
 def test_a_hidden_job_is_found_with_its_cost(tmp_path: Path) -> None:
     prepared = world({"pattern": PATTERN})
     alone = make_evaluate(prepared)(CHANGE)
@@ -87,6 +88,7 @@ def test_a_hidden_job_is_found_with_its_cost(tmp_path: Path) -> None:
     assert posterior.of_cause("other-traffic") > 0.5
 
 
+@pytest.mark.slow
 def test_a_slow_host_cable_is_no_hidden_job(tmp_path: Path) -> None:
     prepared = world({"pattern": PATTERN})
     fabric = prepared.fabric

@@ -154,7 +154,9 @@ BITS = ("bps", "b/s", "bit/s", "bits/s", "bit", "bits", "bits_per_second", "b/se
 BYTES = ("Bps", "B/s", "Byte/s", "bytes/s", "bytes", "bytes_per_second", "B/sec")
 
 
-@pytest.mark.parametrize(("units", "bits"), [(BITS, 1), (BYTES, 8)])
+@pytest.mark.parametrize(
+    ("units", "bits"), [(BITS, 1), pytest.param(BYTES, 8, marks=pytest.mark.slow)]
+)
 def test_units_mean_the_same_in_header_and_field(
     tmp_path: Path, units: tuple[str, ...], bits: int
 ) -> None:

@@ -67,6 +67,7 @@ def slurm_lines(fabric: Fabric) -> str:
     )
 
 
+@pytest.mark.slow
 def test_selene_from_ufm_is_selene(tmp_path: Path) -> None:
     discovered = read_fabric(real(SELENE))
     (tmp_path / "ports.json").write_text(json.dumps(ufm_ports(real(SELENE).read_text())))

@@ -186,6 +186,7 @@ def test_mistakes_are_refused_with_line_and_remedy(
     assert len(str(caught.value)) < 600
 
 
+@pytest.mark.slow
 def test_too_many_hosts_are_refused_before_allocation(tmp_path: Path) -> None:
     text = "".join(f"SwitchName=s{i} Nodes=n[1-500000]\n" for i in range(3))
     with pytest.raises(FabricError, match="more than") as caught:

@@ -112,6 +112,7 @@ def test_the_search_does_not_repeat_the_expected_run(
     assert counts[0][0] == counts[1][0] - 1 and counts[0][1] == counts[1][1]
 
 
+@pytest.mark.slow
 def test_search_runs_belong_to_the_explained_scenario(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -246,6 +246,7 @@ def test_nothing_is_found_in_a_healthy_run() -> None:
     assert not search_result.cables and search_result.posterior.of_cause("slow-link") < 0.1
 
 
+@pytest.mark.slow
 def test_a_protocol_slowing_all_calls_is_no_cable() -> None:
     """All calls of all ranks half as long again: TCP does that."""
     seen = truth(None)

@@ -57,7 +57,7 @@ def test_the_screen_names_jobs_and_shares() -> None:
         sources=["trace"],
         shared_links=list(links),
     )
-    screen = " ".join(" ".join(explanation_lines(explanation)).split())
+    screen = " ".join(" ".join(explanation_lines(explanation, verbose=True)).split())
     assert f"shared link {FABRIC.link_name(30)}: job 21 50 %, unknown senders 10 %, " in screen
     assert "your job 40 % of its bytes (± 4 points)" in screen
     assert Explanation.model_validate_json(explanation.model_dump_json()) == explanation

@@ -75,6 +75,7 @@ def test_a_fault_of_that_size_is_not_healthy(healthy: Diagnosis, tmp_path: Path)
     assert slow.explanation is not None and slow.explanation.smallest_fault is None
 
 
+@pytest.mark.slow
 def test_a_fault_half_as_large_may_be_healthy(healthy: Diagnosis, tmp_path: Path) -> None:
     host = smallest_of(healthy).cables[0]
     assert host.rate_share is not None
@@ -82,6 +83,7 @@ def test_a_fault_half_as_large_may_be_healthy(healthy: Diagnosis, tmp_path: Path
     assert slow.cause == "healthy"
 
 
+@pytest.mark.slow
 def test_jobs_on_other_hosts_are_tried(tmp_path: Path) -> None:
     """Every other host is free, so that another job shares the job's links between switches."""
     data, _ = traced(

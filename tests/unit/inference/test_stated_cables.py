@@ -56,6 +56,7 @@ def test_stated_slow_cable_that_explains_is_named(tmp_path: Path) -> None:
     assert diagnosis.explanation.cost("other-traffic") is None
 
 
+@pytest.mark.slow
 def test_cable_repaired_since_the_discovery_is_no_suspect(tmp_path: Path) -> None:
     diagnosis = diagnosed(tmp_path, Change(computations=True, measure=True, network="healthy"))
     assert diagnosis.cause == "healthy" and NAME not in diagnosis.headline

@@ -65,6 +65,7 @@ def same(run: Run, other: Run) -> bool:
     ) == (other.summary, other.scenario, other.notes, other.performance)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_run_is_reported(complete_run: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(complete_run, tmp_path / "run"))
     good = Run.read(run)
@@ -276,6 +277,7 @@ def test_a_kill_leaves_an_old_or_new_result(
     assert seen == {"old", "new"} and step > 10
 
 
+@pytest.mark.slow
 def test_the_next_start_and_the_next_reader_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,7 +72,9 @@ def four_ranks(name: str, ip: int, scheme: str, rule: str = "queue") -> Iterator
 
 
 @jobs
-@pytest.mark.parametrize(("ip", "scheme"), [(4, "coordinated:4"), (6, "full")])
+@pytest.mark.parametrize(
+    ("ip", "scheme"), [(4, "coordinated:4"), pytest.param(6, "full", marks=pytest.mark.slow)]
+)
 def test_estimates_of_a_real_run_match_the_kernel(
     ip: int, scheme: str, halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_marking_port_gives_the_congested_bit(rule: str, ip: int) -> None:
 
 
 @bpf
+@pytest.mark.slow
 def test_a_killed_writer_loses_its_last_second(tmp_path: Path) -> None:
     file, end = tmp_path / "samples.csv", threading.Event()
     spec = tiny("tbw")
@@ -280,6 +283,7 @@ def test_a_killed_writer_loses_its_last_second(tmp_path: Path) -> None:
 
 
 @jobs
+@pytest.mark.slow
 def test_a_killed_run_leaves_samples_in_its_case(halo: Path, tmp_path: Path) -> None:
     with four_ranks("tbb", 4, "full") as plan:
         running = subprocess.Popen(

@@ -133,6 +133,7 @@ def test_a_clusters_collection_has_fabric_names(tmp_path: Path, address: str) ->
 
 
 @pytest.mark.parametrize("scheduler", ["not an address", "http://localhost:8787"])
+@pytest.mark.slow
 def test_no_scheduler_address_is_refused_at_once(scheduler: str) -> None:
     # In a process of its own: a client that is given up waits when the interpreter ends.
     began = time.monotonic()

@@ -292,7 +292,7 @@ def test_epochs_of_several_windows_are_distinguished(
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
+@pytest.mark.parametrize("compiler", ["mpicc", pytest.param("mpicc.mpich", marks=pytest.mark.slow)])
 def test_neighbourhood_collectives_become_messages(tools: Path, compiler: str) -> None:
     if shutil.which(compiler) is None:
         pytest.skip("needs Debian packages mpich, libmpich-dev")

@@ -126,7 +126,7 @@ def test_a_program_without_recorder_hangs_nobody(
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("family", ["openmpi", "mpich"])
+@pytest.mark.parametrize("family", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
 def test_all_programs_of_a_launch_are_recorded(folder: Path, tmp_path: Path, family: str) -> None:
     recording = record(_launch(folder, family, [], []), tmp_path / "out")
     assert recording.not_recorded == [] and recording.exit_code == 0
@@ -144,6 +144,7 @@ def test_a_file_of_programs_is_recorded(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.tools
+@pytest.mark.slow
 def test_a_full_disk_hangs_nobody_and_damages_nothing(folder: Path, tmp_path: Path) -> None:
     # Ranks 2 and 3 cannot write, but still count communicators and collectives.
     command = _launch(folder, "mpich", [], [str(folder / "limited")])

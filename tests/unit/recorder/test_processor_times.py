@@ -70,6 +70,7 @@ def computed_ns(program: Program) -> np.ndarray:
 
 
 @pytest.mark.tools
+@pytest.mark.slow
 def test_ranks_on_one_core_compute_their_processor_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

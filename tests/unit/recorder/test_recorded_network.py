@@ -105,7 +105,9 @@ def test_a_recording_needs_nothing_else(recording: Path) -> None:
     assert diagnosis.explanation is not None
     assert not any("tailback collect" in text for text in diagnosis.explanation.missing)
     assert any("counters of 2 links" in text for text in diagnosis.explanation.sources)
-    assert "fabric: from the recording" in "\n".join(diagnosis_lines(diagnosis, recording))
+    assert "fabric: from the recording" in "\n".join(
+        diagnosis_lines(diagnosis, recording, verbose=True)
+    )
 
 
 def test_an_adapter_outside_the_fabric_is_not_joined(tmp_path: Path) -> None:

@@ -232,6 +232,7 @@ def test_calls_of_mpi_4_are_recorded_where_available(tools: Path) -> None:
 
 
 @pytest.mark.tools
+@pytest.mark.slow
 def test_threads_of_mpich_keep_their_messages_apart(tools: Path) -> None:
     needs_mpich()
     program = recorded(tools, "mpicc.mpich", "threads.c", THREADS.replace("1000", "50"))

@@ -316,7 +316,11 @@ def test_rates_are_not_tried_where_they_cannot_win() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "routing"), [("rate-control", "adaptive"), ("routing", "deterministic")]
+    ("kind", "routing"),
+    [
+        ("rate-control", "adaptive"),
+        pytest.param("routing", "deterministic", marks=pytest.mark.slow),
+    ],
 )
 def test_scenario_of_a_remedy_gives_its_run(tmp_path: Path, kind: str, routing: str) -> None:
     """Whoever writes the keys of ``after/scenario.json`` gets the time that the remedy claims."""

@@ -173,6 +173,7 @@ def test_bundles_whose_links_carry_different_flows(
     assert 0.94 <= np.concatenate(inside).mean() <= 0.98
 
 
+@pytest.mark.slow
 def test_few_packets_differ_by_chance() -> None:
     """Links that are all alike have other fractions of their few packets: the truth is the run's.
 

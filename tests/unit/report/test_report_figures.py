@@ -403,7 +403,7 @@ def test_export_is_deterministic_and_complete(tmp_path: Path) -> None:
         ElementTree.fromstring(content)
 
 
-@pytest.mark.parametrize("form", ["pdf", "png"])
+@pytest.mark.parametrize("form", [pytest.param("pdf", marks=pytest.mark.slow), "png"])
 def test_other_formats_are_deterministic(form: str) -> None:
     first, second = (draw("waterfall", case()) for _ in range(2))
     assert first is not None and second is not None

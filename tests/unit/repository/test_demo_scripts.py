@@ -50,6 +50,7 @@ def test_the_fabric_is_discovered_again_as_it_is(tmp_path: Path) -> None:
     assert out.read_bytes() == (DEMO / "fabric.ibnetdiscover").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_program_is_recorded_again(tmp_path: Path) -> None:
     need(
         {

@@ -81,6 +81,7 @@ def test_without_telemetry_there_are_times_alone(tmp_path: Path) -> None:
     assert Run.read(tmp_path / "run").tables["ranks"].equals(complete.tables["ranks"])
 
 
+@pytest.mark.slow
 def test_screens_say_what_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario = tmp_path / "repeated.toml"
     scenario.write_text(

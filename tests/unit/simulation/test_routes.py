@@ -11,6 +11,7 @@ from tests.factories.public_data import real
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_a_stray_management_switch_keeps_the_cores() -> None:
     # Four pairs of Selene's management leaves have no common ancestor. Compute traffic must still
     # spread over the cores, not be sent through the root of a breadth-first tree.

@@ -142,6 +142,7 @@ def test_a_folder_that_exists_is_named(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_batch_script_starts_workers(tmp_path: Path) -> None:
     with spread(None, None, TaskFolder.create(tmp_path / "out.tasks")) as tasks:
         assert tasks is not None

@@ -187,6 +187,7 @@ def test_csig_tags_give_the_runs_sums(
     assert "5 packets left out: they have no CSIG tag" in notes
 
 
+@pytest.mark.slow
 def test_a_discovered_fabric_needs_no_scenario(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

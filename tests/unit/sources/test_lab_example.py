@@ -48,3 +48,15 @@ def test_a_folder_without_lab_links_is_a_trace(tmp_path: Path) -> None:
     assert LabCase.of(case) is None
     with pytest.raises(ScenarioError, match="needs a network"):
         Source.of(case / "trace")
+
+
+PAIR = ROOT / "examples" / "lab" / "placement"
+
+
+def test_the_examples_remedy_gains_as_predicted(tmp_path: Path) -> None:
+    result = tb.diagnose(PAIR / "before", seeds=1, remedies=["placement"])
+    (injected,) = json.loads((PAIR / "before" / "truth.json").read_text())["causes"]
+    assert injected["kind"] == result.diagnosis.cause == "placement"
+    result.write(tmp_path / "diagnosis")
+    confirmation = tb.confirm(tmp_path / "diagnosis", [PAIR / "after"])
+    assert confirmation.outcome == "confirmed"

@@ -238,6 +238,7 @@ def test_shares_count_intervals_of_a_class() -> None:
     assert (row["intervals"], row["nonzero_percent"]) == (20, 10.0)
 
 
+@pytest.mark.slow
 def test_every_figure_draws() -> None:
     rows, where = torus(minutes=3, size=4)
     ports = classed([0.0, 0.1, 0.2, 0.3])

@@ -93,6 +93,7 @@ def test_locators_for_each_link_make_exact_counts() -> None:
     assert bottlenecks.attributed.sum() == pytest.approx((true >= 0).sum())
 
 
+@pytest.mark.slow
 def test_shared_locators_leave_an_interval_that_holds() -> None:
     """600 links with 127 locators: bounds need no assumption, the estimate lies near the truth."""
     fabric = tree(20)

@@ -339,7 +339,7 @@ def test_one_bit_hashes_never_overcount_packets(
     assert (np.concatenate(low) > np.concatenate(true)).mean() <= 0.04
 
 
-@pytest.mark.parametrize("scheme", ["compact", "coordinated"])
+@pytest.mark.parametrize("scheme", ["compact", pytest.param("coordinated", marks=pytest.mark.slow)])
 def test_intervals_of_one_reservoir_hold_the_fraction(scheme: str) -> None:
     """Every link with congestion of ten runs, against what really met congestion there."""
     inside, width, wide = [], [], []

@@ -106,6 +106,7 @@ def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -
     assert ends == [(None, 8.0), ("3", 100.0)]
 
 
+@pytest.mark.slow
 def test_many_times_take_memory_of_their_rows(tmp_path: Path, fabric: Fabric) -> None:
     # A time and a rank a line: their product would be 10^10.
     lines = (f"{1_800_000_000 + k},{k},10,1,2,2,100,0,0,0" for k in range(100_000))

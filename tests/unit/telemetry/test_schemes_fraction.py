@@ -66,7 +66,7 @@ def fractions(
     return np.array(out), m / n, n, float(levels.sum()), levels.sum(axis=1)
 
 
-@pytest.mark.parametrize("chance", [0.2, 0.7])
+@pytest.mark.parametrize("chance", [0.2, pytest.param(0.7, marks=pytest.mark.slow)])
 def test_one_bit_in_one_reservoir(chance: float) -> None:
     packets, runs = 60_000, 60
     estimates, truth, n, congested_hops, _ = fractions("compact", packets, runs, chance)

@@ -110,7 +110,9 @@ def computed(program: Program) -> set[int]:
         ((4, 4), (True, False), BOX_2D, "48", (6, 8)),
         ((4, 6), (True, True), FACES_2D, "8x5", (8, 5)),
         ((2, 4), (False, True), FACES_2D, "2x9", (2, 9)),
-        ((4, 4, 4), (False, True, False), FACES_3D, "5x6x3", (5, 6, 3)),
+        pytest.param(
+            (4, 4, 4), (False, True, False), FACES_3D, "5x6x3", (5, 6, 3), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_more_ranks_send_what_their_recording_has(

@@ -116,6 +116,7 @@ def test_a_cut_export_is_refused(tmp_path: Path) -> None:
         assert caught.value.file == file and caught.value.remedy
 
 
+@pytest.mark.slow
 def test_a_damaged_export_is_read_or_refused(tmp_path: Path) -> None:
     sample(tmp_path)
     file = tmp_path / "rank1.sqlite"

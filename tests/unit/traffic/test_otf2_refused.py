@@ -112,6 +112,7 @@ def test_flipped_bits_never_do_worse_than_an_error(build: Build, seed: int) -> N
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_a_damaged_real_trace_is_refused_or_read(tmp_path: Path) -> None:
     shutil.copytree(real(EZTRACE16), tmp_path / "copy")
     files = sorted((tmp_path / "copy").rglob("*.evt"))

@@ -276,6 +276,7 @@ def test_permutation_receives_as_it_sends() -> None:
     assert len(other) == 40 and not np.array_equal(destination, away)
 
 
+@pytest.mark.slow
 def test_reductions_move_equal_bytes_elsewhere() -> None:
     naive = build({"kind": "reduce-naive", "ranks": 1024}, None, 1)
     tree = build({"kind": "reduce-tree", "ranks": 1024}, None, 1)

@@ -70,6 +70,7 @@ def test_examples_of_simgrid_add_up(name: str, ranks: int, messages: int, size: 
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_a_stencil_in_1024_files_adds_up() -> None:
     """Ten steps: 4 x 4096 B a rank, and a sum of 8 B by recursive doubling (ten rounds)."""
     program = read_trace(real("smpi-ti-stencil1024"))
