@@ -12,6 +12,7 @@ import click
 from tailback.api.candidates import require_placements
 from tailback.api.diagnose import diagnose as run_diagnosis
 from tailback.cli.evidence_screen import evidence_lines
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
@@ -26,7 +27,7 @@ from tailback.sources.captures import is_capture
 from tailback.sources.source import Source, SourceLike, path_safe_name
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @source_options
 @click.argument("captures", nargs=-1, type=click.Path(path_type=Path), metavar="[CAPTURE]...")
 @click.option(
@@ -153,9 +154,8 @@ def diagnose(
 
     SOURCE is a trace (tailback list reader), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis, or of a run in
-    the lab (tailback lab run). For a trace with times the output starts with the
-    measured run and where its time went, next to the time that the model expects;
-    if its ranks shared cores, the result is a forecast.
+    the lab (tailback lab run). For a trace with times the verdict explains the
+    measured time; if its ranks shared cores, it is a forecast.
 
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the

@@ -10,6 +10,7 @@ import click
 
 from tailback.api.candidates import require_placements
 from tailback.api.place import place as make_placements
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
@@ -21,7 +22,7 @@ from tailback.run.run import check_writable
 from tailback.units import format_time, percent
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @source_options
 @allow_hosts_option
 @click.option(

@@ -7,6 +7,7 @@ import sys
 import click
 
 from tailback.cli import COMMANDS, cli
+from tailback.cli.grouped_help import GroupedHelp
 
 _INTRODUCTION = r"""# Command line
 
@@ -52,7 +53,11 @@ def markdown() -> str:
         if command is None:
             raise LookupError(name)
         inner = click.Context(command, top, info_name=name, terminal_width=WIDTH)
-        sections += [f"## tailback {name}", _fenced(command.get_help(inner))]
+        if isinstance(command, GroupedHelp):
+            text = command.full_help(inner)
+        else:
+            text = command.get_help(inner)
+        sections += [f"## tailback {name}", _fenced(text)]
         for part, subcommand in (
             command.commands.items() if isinstance(command, click.Group) else ()
         ):

@@ -10,6 +10,7 @@ import click
 
 from tailback.api.runs import congestion_of, model_description, model_of
 from tailback.api.simulate import simulate as run_scenario
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
@@ -20,7 +21,7 @@ from tailback.run.run import Run, check_writable
 from tailback.units import format_time, percent
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @source_options
 @click.option(
     "--model",

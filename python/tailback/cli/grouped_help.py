@@ -1,0 +1,97 @@
+"""Help of commands with many options: the common ones first, in groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+GROUPS = {
+    "Input": (
+        "rankfile",
+        "hosts",
+        "ranks_per_host",
+        "placement",
+        "ranks",
+        "compute_scale",
+        "seed",
+    ),
+    "Network": (
+        "fabric",
+        "cable_rate",
+        "taper",
+        "forwarding",
+        "calibration",
+        "local_rate",
+        "memory_rate",
+    ),
+    "Evidence": ("counters", "jobs", "samples", "contexts", "forecast"),
+    "Remedy": ("remedies", "methods", "allow_hosts", "seeds", "simulated"),
+    "Cost": ("model", "budget", "skip_repeats", "coarse", "threads", "workers", "dask", "slurm"),
+    "Output": (
+        "out",
+        "force",
+        "verbose",
+        "evidence",
+        "form",
+        "figures",
+        "profile",
+        "quiet",
+        "help_all",
+    ),
+}
+"""Names of options in each group, in the order in which the help lists them."""
+
+COMMON = {
+    *("fabric", "hosts", "rankfile", "placement", "compute_scale"),
+    *("counters", "jobs", "forecast", "remedies", "methods", "simulated", "model"),
+    *("out", "force", "verbose", "form", "help_all"),
+}
+"""Options that ``--help`` lists; ``--help-all`` lists every one."""
+
+
+class GroupedHelp(click.Command):
+    """A command whose ``--help`` lists common options, and ``--help-all`` every option."""
+
+    lists_all = False
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All parameters, with the option of the full help last."""
+        return [*super().get_params(ctx), _HELP_ALL]
+
+    def full_help(self, ctx: click.Context) -> str:
+        """The help with every option."""
+        self.lists_all = True
+        try:
+            return self.get_help(ctx)
+        finally:
+            self.lists_all = False
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in groups."""
+        options = {
+            option.name: option
+            for option in self.get_params(ctx)
+            if self.lists_all or option.name in COMMON
+        }
+        last, help_option = list(GROUPS)[-1], self.get_help_option(ctx)
+        for group, names in GROUPS.items():
+            shown = [options[name] for name in names if name in options]
+            if group == last and help_option is not None:
+                shown.append(help_option)
+            rows = [row for option in shown if (row := option.get_help_record(ctx)) is not None]
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
+
+
+def _show_full_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and isinstance(ctx.command, GroupedHelp):
+        click.echo(ctx.command.full_help(ctx))
+        ctx.exit()
+
+
+_OPTIONS: dict[str, Any] = {"is_flag": True, "expose_value": False, "is_eager": True}
+_HELP_ALL = click.Option(
+    ["--help-all"], help="Show every option and exit.", callback=_show_full_help, **_OPTIONS
+)

@@ -1,0 +1,42 @@
+"""Commands with many options list the common ones, and all with ``--help-all``."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from tailback.cli import cli
+from tailback.cli import run as tailback
+from tailback.cli.grouped_help import COMMON, GROUPS, GroupedHelp
+
+COMMANDS = ("diagnose", "place", "simulate")
+
+
+def options_of(name: str) -> dict[str, click.Option]:
+    """The options of a command by name."""
+    command = cli.get_command(click.Context(cli), name)
+    assert isinstance(command, GroupedHelp)
+    return {
+        option.name: option
+        for option in command.params
+        if isinstance(option, click.Option) and option.name is not None
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_group(name: str) -> None:
+    grouped = [option for names in GROUPS.values() for option in names]
+    assert len(grouped) == len(set(grouped))
+    assert options_of(name).keys() <= set(grouped)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_common_options_only(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    screens = {}
+    for option in ("--help", "--help-all"):
+        assert tailback([name, option]) == 0
+        screens[option] = capsys.readouterr().out.split()
+    for key, option in options_of(name).items():
+        assert option.opts[-1] in screens["--help-all"]
+        assert (option.opts[-1] in screens["--help"]) == (key in COMMON)
+    assert "--help-all" in screens["--help"] and "--help" in screens["--help"]
