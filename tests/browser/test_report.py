@@ -541,7 +541,7 @@ def test_the_search_box_finds_what_has_a_name(browser: webdriver.Browser, plain:
         browser.settle()
         assert query in browser.run("return document.getElementById('detail').innerText")
         # The arrow keys go on from there.
-        assert browser.run("return document.activeElement.id") == "fabric"
+        assert browser.run("return document.activeElement.id") == "raster"
 
 
 def test_a_long_table_is_folded(browser: webdriver.Browser, plain: Path) -> None:

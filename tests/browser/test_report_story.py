@@ -17,11 +17,12 @@ from tests.factories.report_data import make_diagnosis, make_run
 
 pytestmark = webdriver.needed()
 
-STEPS = """
+STEPS = r"""
+const text = (part) => (part?.textContent ?? '').replaceAll('\u00a0', ' ');
 return [...document.querySelectorAll('.story li')].map((step) => ({
-  name: step.querySelector('h2').textContent, bottom: step.getBoundingClientRect().bottom,
-  items: [...step.querySelectorAll('p:not(.note)')].map((item) => item.textContent),
-  note: step.querySelector('.note')?.textContent ?? ''}));
+  name: text(step.querySelector('h2')), bottom: step.getBoundingClientRect().bottom,
+  items: [...step.querySelectorAll('p:not(.note)')].map(text),
+  note: text(step.querySelector('.note'))}));
 """
 
 
@@ -138,3 +139,18 @@ def test_links_of_real_packets_stand_beside_expected_ones(
     assert place.endswith("is full")
     browser.run("document.querySelector('.story a').click()")
     browser.wait("return location.hash.includes('link=300')")
+
+
+def test_the_network_is_on_the_first_screen(browser: webdriver.Browser, plain: Path) -> None:
+    """Beside the answer, where the page is wide enough; below it on a narrow one."""
+    boxes = (
+        "const box = (at) => document.querySelector(at).getBoundingClientRect().toJSON();"
+        "return [box('h1'), box('#fabric')]"
+    )
+    with browser.wide(1280):
+        browser.open(plain)
+        answer, network = browser.run(boxes)
+        assert network["bottom"] <= 800 and network["left"] >= answer["right"]
+    with browser.wide(500):
+        answer, network = browser.run(boxes)
+        assert network["top"] >= answer["bottom"] and network["right"] <= 500

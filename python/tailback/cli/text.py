@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
 
 import click
 
-from tailback.names.display import display_width, head_of, printable, shorten_names
+from tailback.names.display import (
+    NO_BREAK,
+    display_width,
+    head_of,
+    keep_units,
+    printable,
+    shorten_names,
+)
 
 NARROWEST, WIDEST = 80, 200
 """Columns of a terminal that tables are laid out for."""
 
 WIDEST_TEXT = 110
 """Most columns of running text: longer lines are hard to read."""
-
-_UNIT = r"%|[pnµm]?s|[KMGT]?i?B|[kMGT]?b(?:it)?/s|[kKMGT]?i?B/s|µs"
-_NUMBER_AND_UNIT = re.compile(rf"(?<=[0-9]) (?=(?:{_UNIT})(?![A-Za-z0-9]))")
-_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def text_width() -> int:
@@ -98,10 +100,10 @@ def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     longer than a line is cut.
     """
     # No line ends between a number and its unit.
-    unbroken = _NUMBER_AND_UNIT.sub(_NO_BREAK, printable(text))
+    unbroken = keep_units(printable(text))
     begin = indent if first is None else first
     lines = _fill_lines(unbroken, text_width(), begin, indent, cut=True)
-    return [line.replace(_NO_BREAK, " ") for line in lines]
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def command_lines(command: str) -> list[str]:

@@ -31,6 +31,16 @@ _MARKS = 4
 """Characters a column is taken to hold at most: a letter and marks on it."""
 
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+_UNIT = r"%|[pnµm]?s|[KMGT]?i?B|[kMGT]?b(?:it)?/s|[kKMGT]?i?B/s"
+_NUMBER_AND_UNIT = re.compile(rf"(?<=[0-9]) (?=(?:{_UNIT})(?![A-Za-z0-9]))")
+
+
+def keep_units(text: str) -> str:
+    """Text in which no line ends between a number and its unit."""
+    return _NUMBER_AND_UNIT.sub(NO_BREAK, text)
+
+
 def printable(text: str, *, keep_newlines: bool = False) -> str:
     """Text from a file made safe for a terminal: control characters become visible."""
     return "".join(

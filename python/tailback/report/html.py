@@ -29,6 +29,7 @@ from tailback.diagnosis.wording import (
     measured_confidence,
 )
 from tailback.errors import RunError
+from tailback.names.display import keep_units
 from tailback.report.attribution import Attribution, CallSite, by_call_site
 from tailback.report.difference import compared
 from tailback.report.export import make_case
@@ -243,6 +244,7 @@ def _template(name: str) -> jinja2.Template:
         {
             "time": format_time,
             "percent": percent,
+            "keep_units": keep_units,
         },
     )
 
