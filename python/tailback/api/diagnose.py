@@ -77,7 +77,7 @@ from tailback.simulation.parallel.spread import Tasks, spread
 from tailback.sources.captures import is_capture, options_on_ranks, read_captures
 from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import notes_on_network, notes_on_recording
-from tailback.sources.request import Request
+from tailback.sources.request import DiagnosisRequest
 from tailback.sources.source import ScenarioOptions, Source, SourceLike
 from tailback.stages import recorded_stages, stage
 from tailback.units import format_time, percent
@@ -115,7 +115,7 @@ class DiagnosisResult(FolderResult):
     measured: MeasuredRun | None
     rank_files: list[RankFile]
     attribution: Attribution
-    request: Request
+    request: DiagnosisRequest
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.run.scenario.name!r}: {self.cause}. {self.headline}>"
@@ -266,35 +266,20 @@ def diagnose(
         REMEDIES[kind]
     step = progress or _no_progress
     named = _files(source)
+    evidence = {"counters": counters, "jobs": jobs, "samples": samples}
+    search = {"methods": methods, "allow_hosts": allow_hosts, "remedies": remedies}
     if any(is_capture(file) for file in named):
-        options_given = by_option(
-            counters=counters,
-            jobs=jobs,
-            samples=samples,
-            methods=methods,
-            allow_hosts=allow_hosts,
-            remedies=remedies,
-        )
-        options_given |= options_on_ranks(options)
+        options_given = by_option(**evidence, **search) | options_on_ranks(options)
         ignored = [name for name, value in options_given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
     origin = Source.of(_source_without_captures(source, named, contexts), **options)
-    asked: dict[str, Any] = {
-        "counters": counters,
-        "jobs": jobs,
-        "samples": samples,
-        "allow_hosts": allow_hosts,
-        "forecast": forecast,
-        "methods": methods,
-        "remedies": remedies,
-        "seeds": seeds,
-    }
     with origin.named_in_errors(changed=allow_hosts is not None), recording_files() as files:
         expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
             prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
         before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
-    request = Request.of(origin, files, asked)
+    asked = {**evidence, **search, "forecast": forecast, "seeds": seeds}
+    request = DiagnosisRequest.of(origin, files, asked)
     prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
@@ -343,7 +328,7 @@ def _of_captures(
     fabric, forwarding = options.get("fabric"), options.get("forwarding")
     with recording_files() as read:
         run = read_captures(files, fabric, forwarding, contexts, ignored)
-    request = Request.of(files, read, {**options, "contexts": contexts})
+    request = DiagnosisRequest.of(files, read, {**options, "contexts": contexts})
     step("charging congested packets", 1.0)
     analyse = analyse_once()
     diagnosis = diagnose_cause(run, analyse=analyse)

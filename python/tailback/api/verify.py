@@ -9,17 +9,17 @@ from typing import Any
 
 from tailback.api.diagnose import diagnose
 from tailback.errors import known_keywords, option
+from tailback.io.manifest import read_manifest
 from tailback.io.progress import Progress
 from tailback.simulation import Watch
 from tailback.sources.diagnosis_folder import DIAGNOSE_AGAIN, read_diagnosis
-from tailback.sources.request import REQUEST_FILE, LocatedRequest, Request
+from tailback.sources.request import REQUEST_FILE, DiagnosisRequest, LocatedRequest
 from tailback.sources.verification import (
     Outcome,
     Verification,
     check_files,
     compared_files,
     differences,
-    version_of,
 )
 from tailback.version import version
 
@@ -63,7 +63,7 @@ def verify(
     outcome: Outcome = "not-repeatable"
     if reason := _other_version(folder):
         return Verification(outcome=outcome, reason=reason, **facts)
-    request = Request.read(folder)
+    request = DiagnosisRequest.read(folder)
     located = request.at(None if inputs is None else Path(inputs))
     facts["inputs"] = request.inputs
     if reason := _unusable(located):
@@ -93,7 +93,7 @@ def _repeat(located: LocatedRequest, folder: Path, **effort: Any) -> None:
 
 def _other_version(folder: Path) -> str:
     """Why this version cannot repeat a diagnosis; empty if it can."""
-    made = version_of(folder)
+    made = read_manifest(folder).version
     if made != version():
         return f"Tailback {made} made it, and this is {version()}: install that version"
     if not (folder / REQUEST_FILE).is_file():

@@ -26,7 +26,7 @@ from tailback.sources.source import Source
 REQUEST_FILE = "request.json"
 
 
-class Request(FrozenModel):
+class DiagnosisRequest(FrozenModel):
     """What a diagnosis was asked for.
 
     Attributes:
@@ -110,7 +110,7 @@ class LocatedRequest:
         inputs: Today's path of each input by its recorded one.
     """
 
-    def __init__(self, request: Request, folder: Path | None) -> None:
+    def __init__(self, request: DiagnosisRequest, folder: Path | None) -> None:
         self.request = request
         self._folder = folder
         self.inputs = {path: self._located(path) for path in request.inputs}
@@ -150,7 +150,7 @@ class LocatedRequest:
         stated = self._as_recorded(run.scenario.model_dump(mode="json", exclude_unset=True))
         run.scenario = Scenario.model_validate_json(json.dumps(stated))
 
-    def restored(self, again: Request) -> Request:
+    def restored(self, again: DiagnosisRequest) -> DiagnosisRequest:
         """The request of the repeated diagnosis, with the recorded paths.
 
         Files that it read beyond the recorded ones are among its inputs.
@@ -160,7 +160,7 @@ class LocatedRequest:
         data["folder"] = self.request.folder
         read = {names.get(path, path): digest for path, digest in again.inputs.items()}
         data["inputs"] = {**self.request.inputs, **read}
-        return Request(**data)
+        return DiagnosisRequest(**data)
 
     def _as_recorded(self, data: Any) -> Any:
         return _with_strings(data, lambda text: self._recorded.get(text, text))

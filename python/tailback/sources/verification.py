@@ -12,7 +12,8 @@ from pydantic import Field
 
 from tailback.errors import RunError
 from tailback.frozen_model import FrozenModel
-from tailback.io.manifest import MANIFEST, read_manifest
+from tailback.io.input_files import text_content
+from tailback.io.manifest import MANIFEST, read_manifest, sha256_of
 from tailback.io.parquet import read_table
 from tailback.sources.diagnosis_folder import DIAGNOSE_AGAIN
 
@@ -91,11 +92,6 @@ def check_files(folder: Path) -> int:
     return len(manifest.sha256)
 
 
-def version_of(folder: Path) -> str:
-    """The version of Tailback that wrote a folder with a manifest."""
-    return str(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["tailback"])
-
-
 def compared_files(folder: Path, again: Path) -> tuple[list[str], list[str]]:
     """Files to compare and files not to, of a diagnosis and its repetition.
 
@@ -130,7 +126,7 @@ def _file_differences(folder: Path, again: Path, name: str) -> Iterator[Differen
     if not (before.is_file() and after.is_file()):
         there = [("present" if path.is_file() else "missing") for path in (before, after)]
         yield Difference(file=name, place="", stated=there[0], again=there[1])
-    elif before.read_bytes() != after.read_bytes():
+    elif sha256_of(before) != sha256_of(after):
         for place, stated, repeated in _value_differences(before, after):
             yield Difference(file=name, place=place, stated=stated, again=repeated)
 
@@ -139,7 +135,7 @@ def _value_differences(before: Path, after: Path) -> Iterator[tuple[str, str, st
     """Place and both values of each difference between two files of one format."""
     if before.suffix == ".parquet":
         return _table_differences(_table(before), _table(after))
-    stated, again = before.read_text("utf-8"), after.read_text("utf-8")
+    stated, again = (text_content(file, RunError) for file in (before, after))
     if before.suffix == ".json":
         try:
             return _json_differences(json.loads(stated), json.loads(again), "")
