@@ -80,7 +80,7 @@ from tailback.sources.recording import notes_on_network, notes_on_recording
 from tailback.sources.request import DiagnosisRequest
 from tailback.sources.source import ScenarioOptions, Source, SourceLike
 from tailback.stages import recorded_stages, stage
-from tailback.units import format_time, percent
+from tailback.units import format_time
 
 if TYPE_CHECKING:
     from tailback.api.plots import Plots
@@ -195,9 +195,7 @@ class DiagnosisResult(FolderResult):
         if diagnosis.remedy is not None:
             remedy = diagnosis.remedy
             rows["remedy"] = remedy.name
-            rows["with the remedy"] = (
-                f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
-            )
+            rows["with the remedy"] = f"{remedy.gain_range} less time"
         if self.run.skip_notes:
             rows["note"] = "; ".join(self.run.skip_notes)
         return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
@@ -602,7 +600,7 @@ class _Workflow:
         diagnosis = explained(
             diagnosis,
             made,
-            lambda measured: recommend(run, measured, search.candidates),
+            lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
         )
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
