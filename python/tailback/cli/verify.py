@@ -26,7 +26,7 @@ MOST_SHOWN = 20
     "--inputs",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Where its inputs are, if they were moved together.",
+    help="Where its inputs are, if moved together.",
 )
 @click.option(
     "--threads", type=click.IntRange(1), help="Threads of the engine (default: idle cores)."
@@ -49,16 +49,12 @@ def verify(
 ) -> int:
     """Repeat a diagnosis, and compare it bit for bit with its folder.
 
-    FOLDER is what tailback diagnose wrote. Its files are checked against their SHA-256, its inputs
-    too; then verdict, remedy, tables, rank files and report are made again from the inputs.
-
-    Exit code 0: everything stands. 1: something else came out. 2: a file is damaged or missing, or
-    FOLDER is no diagnosis. 3: it cannot be repeated: another version made it, or its inputs are
+    Exit code 0: all files, inputs and results are the same. 1: something else came out. 2: a file
+    is damaged or missing, or FOLDER is no diagnosis. 3: another version made it, or its inputs are
     gone or have changed.
 
     \b
-    tailback verify diagnosis
-    tailback verify diagnosis --inputs copies/ --format json
+    tailback verify diagnosis --inputs copies/
     """
     with meter(quiet) as progress:
         result = api_verify(
