@@ -131,31 +131,36 @@ def of_measured(remedy: Remedy | None, measured: Measured, *, lossy: bool) -> Re
     return remedy.model_copy(update={"gain": predicted.value, "predicted_gain": predicted})
 
 
-def saves_of_measured(measured: Measured, *, lossy: bool) -> Saves:
+def saves_of_measured(measured: Measured, summary: EvidenceSummary) -> Saves:
     """Says what candidates save of the measured time."""
 
     def saves(candidate: Candidate, before: Candidate) -> str:
-        gain = predicted_gain(candidate, before.elapsed_ps, measured, lossy=lossy)
+        gain = predicted_gain(candidate, before.elapsed_ps, measured, lossy=summary.lossy)
         return wording.gain_of_measured(gain, measured.elapsed_ps)
 
     return saves
 
 
 def with_gain_as_cost(
-    costs: Sequence[Cost], remedy: Remedy | None, measured: Measured, *, lossy: bool
+    costs: Sequence[Cost],
+    cause: str,
+    remedy: Remedy | None,
+    measured: Measured,
+    summary: EvidenceSummary,
 ) -> list[Cost]:
-    """The costs; that of placement is what the best placement saves of the measured time.
+    """The costs; that of a placement at fault is what the best one saves of the measured time.
 
     Args:
         costs: Cost of each cause.
+        cause: The verdict.
         remedy: The remedy by re-simulation, which names the best placement, if one helps.
         measured: The measured run.
-        lossy: Whether queues drop packets.
+        summary: Results from evidence other than the trace.
     """
-    if remedy is None or not remedy.placement:
+    if cause != "placement" or remedy is None or not remedy.placement:
         return list(costs)
     best = _candidate(remedy, remedy.placement)
-    gain = predicted_gain(best, remedy.before_ps, measured, lossy=lossy)
+    gain = predicted_gain(best, remedy.before_ps, measured, lossy=summary.lossy)
     value, low, high = (
         round(share * measured.elapsed_ps) for share in (gain.value, gain.low, gain.high)
     )

@@ -114,8 +114,7 @@ def explain(
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
-    if decision.cause == "placement":
-        costs = with_gain_as_cost(costs, diagnosis.remedy, measured, lossy=summary.lossy)
+    costs = with_gain_as_cost(costs, decision.cause, diagnosis.remedy, measured, summary)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -169,8 +168,7 @@ def explain(
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    saves = saves_of_measured(measured, lossy=summary.lossy)
-    proved = advise(explained if other else diagnosis, saves)
+    proved = advise(explained if other else diagnosis, saves_of_measured(measured, summary))
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
 
