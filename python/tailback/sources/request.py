@@ -25,6 +25,9 @@ from tailback.sources.source import Source
 
 REQUEST_FILE = "request.json"
 
+FILES = ("counters", "jobs", "samples", "contexts", "fabric", "forwarding")
+"""Options that name files; a fabric may also be a preset."""
+
 
 class DiagnosisRequest(FrozenModel):
     """What a diagnosis was asked for.
@@ -54,7 +57,11 @@ class DiagnosisRequest(FrozenModel):
         """The request of a diagnosis that has read these files."""
         facts: dict[str, Any] = {
             "folder": str(Path.cwd()),
-            "options": _as_json(options),
+            "options": {
+                key: _as_json(value, is_path=key in FILES)
+                for key, value in options.items()
+                if value not in (None, ())
+            },
             "inputs": {
                 str(path): _digest(path)
                 for path in sorted(files)
@@ -67,7 +74,7 @@ class DiagnosisRequest(FrozenModel):
             facts["notes"] = list(source.notes)
             facts["case"] = None if source.case is None else str(source.case.trace.parent)
         else:
-            facts["captures"] = [str(path) for path in source]
+            facts["captures"] = [str(path.absolute()) for path in source]
         return cls(**facts)
 
     @classmethod
@@ -205,12 +212,10 @@ def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _as_json(value: Any) -> Any:
-    """Options as JSON data; without those that were not given."""
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _as_json(entry) for key, entry in value.items() if entry not in (None, ())}
+def _as_json(value: Any, *, is_path: bool) -> Any:
+    """An option as JSON data; paths of existing files are absolute."""
     if isinstance(value, list | tuple):
-        return [_as_json(entry) for entry in value]
-    return value
+        return [_as_json(entry, is_path=is_path) for entry in value]
+    if is_path and os.path.exists(value):
+        return os.path.abspath(value)
+    return str(value) if isinstance(value, Path) else value

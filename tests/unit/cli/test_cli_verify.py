@@ -63,6 +63,17 @@ def test_moved_diagnosis_stands(folder: Path, capsys: pytest.CaptureFixture[str]
     assert "not compared (wall-clock times, figures, files of others): run/performance" in text
 
 
+def test_relative_paths_hold_in_other_folders(
+    healthy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = next((healthy / "inputs").iterdir())
+    monkeypatch.chdir(trace.parent)
+    result = diagnosed(Path(trace.name), fabric=f"{trace.name}/fabric.txt")
+    folder = result.write(tmp_path / "relative")
+    monkeypatch.chdir(tmp_path)
+    assert tb.verify(folder).differences == []
+
+
 def test_forecast_with_remedy_stands(tmp_path: Path) -> None:
     result = tb.diagnose(RING, seeds=1, methods=["block"], remedies=["placement"])
     assert result.after is not None
