@@ -1,19 +1,32 @@
-"""Quality and time of every placement: ``python bench/placement.py [--json] [--large]``.
+"""Quality and time of every placement: ``python bench/placement.py [--ranks N]... [--json]``.
 
-The 64×72 stencil on the tapered fat tree, as in Table 4.1 of the thesis, and with ``--large`` a
-3-D stencil of 32,768 ranks, 8 on a host, on a fat tree of 4096 hosts. For each placement: seconds,
-mean number of switches a message visits, and the share of messages between leaves and between pods.
+The 64×72 stencil on the tapered fat tree, as in Table 4.1 of the thesis. For each placement:
+seconds, mean number of switches a message visits, and the share of messages between leaves and
+between pods.
+
+With ``--ranks``, instead, 3-D stencils of 4,096, 16,384 or 65,536 ranks, 16 on a host, on fat trees
+tapered 2:1: numbered row by row, or at random, so that no grid can be recognised. For each
+placement: CPU seconds, links that a byte crosses, the bytes that leave their host, the time of the
+busiest link for its bytes (Hoefler and Snir 2011), and the time by the fluid model.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import itertools
 import json
 import os
 import platform
+import resource
 import sys
 import time
+from collections.abc import Iterator
 
+import numpy as np
+from _shared import cpu_seconds
+
+from tailback.evaluate import Change
 from tailback.fabric import Fabric
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.placement import (
@@ -24,7 +37,14 @@ from tailback.placement import (
     place,
     problem_for,
 )
-from tailback.scenario.model import FatTree
+from tailback.scenario.model import parse
+from tailback.simulation import (
+    PreparedScenario,
+    busiest_link_ps,
+    make_fluid_evaluate,
+    prepare,
+    routes_for,
+)
 from tailback.traffic import Program
 from tailback.traffic.patterns import build
 
@@ -41,16 +61,6 @@ def thesis() -> tuple[Fabric, Program, int]:
         {"kind": "stencil2d", "dims": [64, 72], "boundary": "skip"}, n_ranks=4608, seed=1
     )
     return fat_tree(PRESETS["tapered"], "tapered"), program, 1
-
-
-def large() -> tuple[Fabric, Program, int]:
-    shape = FatTree(
-        hosts_per_leaf=32, leaves=16, aggregation=16, pods=8, cores=64, aggregation_uplinks=16
-    )
-    program = build(
-        {"kind": "stencil3d", "dims": [32, 32, 32], "boundary": "skip"}, n_ranks=32768, seed=1
-    )
-    return fat_tree(shape, "large"), program, 8
 
 
 def measure(
@@ -74,28 +84,109 @@ def measure(
     }
 
 
+SIZES: dict[int, tuple[list[int], dict[str, int]]] = {
+    4096: ([16, 16, 16], {"hosts_per_leaf": 16, "leaves": 4, "pods": 4}),
+    16384: ([32, 32, 16], {"hosts_per_leaf": 16, "leaves": 8, "pods": 8}),
+    65536: ([64, 32, 32], {"hosts_per_leaf": 32, "leaves": 16, "pods": 8}),
+}
+"""Grid and fat tree by number of ranks."""
+
+PER_HOST = 16
+
+LARGE: list[tuple[str, dict[str, object]]] = [
+    *((name, {}) for name in ("block", "round-robin", "rcm", "tile", "tile2")),
+    ("metis", {"refine": False, "pods": False}),
+    ("metis", {}),
+    ("incremental", {}),
+]
+"""METIS without options is hierarchical, with these a recursive bisection into leaves."""
+
+BY_TRAFFIC = ("rcm", "metis", "incremental")
+"""Placements that do not depend on how ranks are numbered; the others place these at random."""
+
+
+def stencil(ranks: int) -> PreparedScenario:
+    """A 3-D stencil that fills its fat tree."""
+    dims, shape = SIZES[ranks]
+    half = shape["hosts_per_leaf"] // 2
+    tree = {
+        **shape,
+        "aggregation": half,
+        "aggregation_uplinks": shape["leaves"] // 2,
+        "cores": half,
+    }
+    job = {
+        "ranks_per_host": PER_HOST,
+        "pattern": {"kind": "stencil3d", "dims": dims, "size": "64 KiB"},
+    }
+    return prepare(parse({"fabric": {"fat_tree": tree}, "job": [job]}))
+
+
+def large(ranks: int, shuffled: bool) -> Iterator[dict[str, object]]:
+    """A row for each placement of a stencil, one after the other."""
+    prepared = stencil(ranks)
+    job, fabric = prepared.observed, prepared.fabric
+    problem, at = job.problem, np.arange(ranks)
+    if shuffled:
+        at = np.random.default_rng(1).permutation(ranks)
+        source, target, size = problem.traffic
+        problem = dataclasses.replace(problem, traffic=(at[source], at[target], size), grid=())
+    _ = problem.graph
+    routes = routes_for(prepared.scenario, fabric, prepared.slots().tolist())
+    fluid = make_fluid_evaluate(prepared)
+    for name, options in LARGE:
+        if shuffled and name not in BY_TRAFFIC:
+            continue
+        began = cpu_seconds()
+        nodes = place(name, problem, dict(options))[at]
+        seconds = cpu_seconds() - began
+        crossed = path_length(fabric, job.program, nodes, "bytes")
+        remote = edge_cut(fabric, job.program, nodes, "host", "bytes")
+        yield {
+            "ranks": ranks,
+            "numbering": "random" if shuffled else "rows",
+            "placement": name,
+            "options": options,
+            "cpu_s": round(seconds, 2),
+            # A message that visits k switches crosses k + 1 links, within a host none.
+            "links_per_byte": round(crossed + remote, 3),
+            "remote_bytes": round(remote, 3),
+            "busiest_link_us": round(busiest_link_ps(prepared, routes, nodes) / 1e6, 1),
+            "fluid_us": round(fluid(Change(placement=nodes)).elapsed_ps / 1e6, 1),
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--large", action="store_true", help="also 32,768 ranks")
+    parser.add_argument(
+        "--ranks", type=int, action="append", choices=SIZES, help="3-D stencils of so many ranks"
+    )
     arguments = parser.parse_args()
     if not arguments.json:
         print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    for case in [thesis(), large()] if arguments.large else [thesis()]:
-        plain: list[tuple[str, dict[str, object]]] = [
-            (name, {}) for name in PLACEMENTS.names() if name != "file"
-        ]
-        for name, options in [*plain, *(VARIANTS if case[2] == 1 else [])]:
-            row = measure(*case, name, options)
-            if arguments.json:
-                print(json.dumps(row))
-            else:
-                print(
-                    f"{row['fabric']:8} {name:18} {row['seconds']:8} s  "
-                    f"path {row['path_length']:<7} leaf {row['leaf_cut']:<7} "
-                    f"pod {row['pod_cut']:<7} {json.dumps(options) if options else ''}"
-                )
-            sys.stdout.flush()
+    if arguments.ranks:
+        for ranks, shuffled in itertools.product(arguments.ranks, (False, True)):
+            for row in large(ranks, shuffled):
+                print(json.dumps(row) if arguments.json else "  ".join(map(str, row.values())))
+                sys.stdout.flush()
+        return 0
+    fabric, program, per_host = thesis()
+    plain: list[tuple[str, dict[str, object]]] = [
+        (name, {}) for name in PLACEMENTS.names() if name != "file"
+    ]
+    for name, options in [*plain, *VARIANTS]:
+        row = measure(fabric, program, per_host, name, options)
+        if arguments.json:
+            print(json.dumps(row))
+        else:
+            print(
+                f"{row['fabric']:8} {name:18} {row['seconds']:8} s  "
+                f"path {row['path_length']:<7} leaf {row['leaf_cut']:<7} "
+                f"pod {row['pod_cut']:<7} {json.dumps(options) if options else ''}"
+            )
+        sys.stdout.flush()
     return 0
 
 

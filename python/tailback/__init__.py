@@ -19,6 +19,7 @@ The functions and what they return::
     tb.place           placements of the ranks, compared               PlacementResult
     tb.compare         differences of two runs                         Comparison
     tb.confirm         predicted and measured gain of a remedy         Confirmation
+    tb.verify          a diagnosis, repeated and compared              Verification
     tb.sweep           one scenario over many values of its keys       Sweep
     tb.calibrate       engine settings of a machine, from benchmarks   Calibration
     tb.counters        a verdict from port counters alone              CountersResult
@@ -64,6 +65,10 @@ With port counters, a job list or samples of packets, the diagnosis explains the
     study = tb.sweep(scenario, over={"seed": range(10)}, out="study")
     study.frame                                  # one row per run
 
+**Verify** that a diagnosis can be repeated bit for bit from its inputs::
+
+    tb.verify("diagnosis").outcome               # "stands"
+
 **Calibrate** the engine, and analyse port **counters** without a trace::
 
     machine = tb.calibrate(["near.txt@n1,n2", "far.txt@n1,n99"], fabric="fabric.txt")
@@ -95,12 +100,14 @@ if TYPE_CHECKING:
     from tailback.api.run import Run, read_run
     from tailback.api.simulate import simulate
     from tailback.api.sweep import Sweep, sweep
+    from tailback.api.verify import verify
     from tailback.calibration.file import Calibration
     from tailback.diagnosis.model import Diagnosis
     from tailback.errors import TailbackError
     from tailback.inference.confirmation import Confirmation
     from tailback.scenario.model import Scenario
     from tailback.sources.source import load_scenario
+    from tailback.sources.verification import Verification
 
     __version__: str
 
@@ -116,6 +123,7 @@ __all__ = [
     "Scenario",
     "Sweep",
     "TailbackError",
+    "Verification",
     "calibrate",
     "compare",
     "confirm",
@@ -126,6 +134,7 @@ __all__ = [
     "read_run",
     "simulate",
     "sweep",
+    "verify",
 ]
 
 _DEFINED_IN = {
@@ -140,6 +149,7 @@ _DEFINED_IN = {
     "Scenario": "scenario.model",
     "Sweep": "api.sweep",
     "TailbackError": "errors",
+    "Verification": "sources.verification",
     "calibrate": "api.calibrate",
     "compare": "api.compare",
     "confirm": "api.confirm",
@@ -150,6 +160,7 @@ _DEFINED_IN = {
     "read_run": "api.run",
     "simulate": "api.simulate",
     "sweep": "api.sweep",
+    "verify": "api.verify",
 }
 """Module of every public name, imported on first access: all together take seconds."""
 

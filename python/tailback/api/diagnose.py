@@ -51,6 +51,7 @@ from tailback.inference.measured_run import (
     with_round_robin_adapters,
 )
 from tailback.inference.measured_verdict import Advise, explain
+from tailback.io.input_files import recording_files
 from tailback.io.progress import Progress
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
@@ -76,9 +77,10 @@ from tailback.simulation.parallel.spread import Tasks, spread
 from tailback.sources.captures import is_capture, options_on_ranks, read_captures
 from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import notes_on_network, notes_on_recording
+from tailback.sources.request import DiagnosisRequest
 from tailback.sources.source import ScenarioOptions, Source, SourceLike
 from tailback.stages import recorded_stages, stage
-from tailback.units import format_time, percent
+from tailback.units import format_time
 
 if TYPE_CHECKING:
     from tailback.api.plots import Plots
@@ -104,6 +106,7 @@ class DiagnosisResult(FolderResult):
         measured: The measured run of a trace with times, None otherwise.
         rank_files: The recommended placement in the launchers' formats.
         attribution: Stall time by line of the program.
+        request: What was asked for, by which ``tailback verify`` repeats the diagnosis.
     """
 
     diagnosis: Diagnosis
@@ -112,6 +115,7 @@ class DiagnosisResult(FolderResult):
     measured: MeasuredRun | None
     rank_files: list[RankFile]
     attribution: Attribution
+    request: DiagnosisRequest
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.run.scenario.name!r}: {self.cause}. {self.headline}>"
@@ -136,6 +140,7 @@ class DiagnosisResult(FolderResult):
     def _write_parts(self, folder: Path, figures: Sequence[str]) -> None:
         text = self.diagnosis.model_dump_json(indent=2) + "\n"
         (folder / "diagnosis.json").write_text(text, encoding="utf-8")
+        self.request.write(folder)
         (folder / "attribution.json").write_text(to_json(self.attribution), encoding="utf-8")
         to_table(self.attribution).write_parquet(folder / "attribution.parquet")
         evidence_table(self.diagnosis.evidence).write_parquet(folder / "evidence.parquet")
@@ -190,9 +195,7 @@ class DiagnosisResult(FolderResult):
         if diagnosis.remedy is not None:
             remedy = diagnosis.remedy
             rows["remedy"] = remedy.name
-            rows["with the remedy"] = (
-                f"{format_time(remedy.after_ps)} ({percent(-remedy.gain, 1, '+')})"
-            )
+            rows["with the remedy"] = f"{remedy.gain_range} less time"
         if self.run.skip_notes:
             rows["note"] = "; ".join(self.run.skip_notes)
         return table_html(f"Diagnosis of {self.run.scenario.name}: {diagnosis.cause}", rows)
@@ -261,23 +264,20 @@ def diagnose(
         REMEDIES[kind]
     step = progress or _no_progress
     named = _files(source)
+    evidence = {"counters": counters, "jobs": jobs, "samples": samples}
+    search = {"methods": methods, "allow_hosts": allow_hosts, "remedies": remedies}
     if any(is_capture(file) for file in named):
-        options_given = by_option(
-            counters=counters,
-            jobs=jobs,
-            samples=samples,
-            methods=methods,
-            allow_hosts=allow_hosts,
-            remedies=remedies,
-        )
-        options_given |= options_on_ranks(options)
+        options_given = by_option(**evidence, **search) | options_on_ranks(options)
         ignored = [name for name, value in options_given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
     origin = Source.of(_source_without_captures(source, named, contexts), **options)
-    with origin.named_in_errors(changed=allow_hosts is not None):
+    with origin.named_in_errors(changed=allow_hosts is not None), recording_files() as files:
         expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
             prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
+        before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
+    asked = {**evidence, **search, "forecast": forecast, "seeds": seeds}
+    request = DiagnosisRequest.of(origin, files, asked)
     prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
@@ -296,12 +296,11 @@ def diagnose(
             engine_variations(run) if expected.summary is None else (),
         )
         measured = expected.measured_with_ideal(evaluate)
-        diagnosis, after, files = workflow.diagnose(
+        diagnosis, after, written = workflow.diagnose(
             lambda modelled, placements, advise: expected.explained(
                 modelled, measured, evaluate, placements, repeated, advise
             )
         )
-    before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
     diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
     step("charging the stall time", 1.0)
     return DiagnosisResult(
@@ -309,8 +308,9 @@ def diagnose(
         Run.of(run),
         None if after is None else Run.of(after),
         measured,
-        files,
+        written,
         attribute(run, analyse),
+        request,
     )
 
 
@@ -324,12 +324,14 @@ def _of_captures(
     """The diagnosis of packet captures, which knows no other options than those of the network."""
     step("reading captures", 0.0)
     fabric, forwarding = options.get("fabric"), options.get("forwarding")
-    run = read_captures(files, fabric, forwarding, contexts, ignored)
+    with recording_files() as read:
+        run = read_captures(files, fabric, forwarding, contexts, ignored)
+    request = DiagnosisRequest.of(files, read, {**options, "contexts": contexts})
     step("charging congested packets", 1.0)
     analyse = analyse_once()
     diagnosis = diagnose_cause(run, analyse=analyse)
     diagnosis = diagnosis.model_copy(update={"evidence": rows_of_model(diagnosis)})
-    return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attribute(run, analyse))
+    return DiagnosisResult(diagnosis, Run.of(run), None, None, [], attribute(run, analyse), request)
 
 
 def _source_without_captures(
@@ -598,7 +600,7 @@ class _Workflow:
         diagnosis = explained(
             diagnosis,
             made,
-            lambda measured: recommend(run, measured, search.candidates),
+            lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
         )
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":

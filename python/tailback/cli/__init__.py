@@ -1,8 +1,9 @@
 """The command line: one module per command, uniform error handling.
 
-Exit codes: 0 done; 1 a remedy did not gain what was predicted (``confirm``); 2 something in what
-the user gave is wrong; 3 the evidence does not suffice for a verdict; 130 interrupted. ``record``
-exits with the code of its program, 125 where it fails itself.
+Exit codes: 0 done; 1 a remedy did not gain what was predicted (``confirm``), or a diagnosis came
+out differently (``verify``); 2 something in what the user gave is wrong; 3 the evidence does not
+suffice for a verdict, or a diagnosis cannot be repeated; 130 interrupted. ``record`` exits with the
+code of its program, 125 where it fails itself.
 Results go to stdout, progress and warnings to stderr.
 """
 
@@ -44,6 +45,7 @@ COMMANDS = {
     "report": "Write the report of a run or a diagnosis.",
     "simulate": "Simulate a scenario and write its tables.",
     "sweep": "Run a scenario over many values of its keys.",
+    "verify": "Repeat a diagnosis and compare every number.",
 }
 """Every command and its line of the help. A command is the function of its name in the module of
 its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""
@@ -121,8 +123,8 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-    epilog="Exit codes: 0 success, 1 gain not as predicted (confirm), 2 invalid input, "
-    "3 no verdict (undetermined), 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 not as predicted (confirm) or stated (verify), 2 invalid "
+    "input, 3 no verdict (undetermined, not repeatable), 130 interrupted.",
 )
 @click.version_option(package_name="tailback", prog_name="tailback")
 def cli() -> None:

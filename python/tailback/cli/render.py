@@ -281,7 +281,9 @@ def _tried(remedy: Remedy) -> list[str]:
     # The remedy first, even if a faster candidate is not applicable.
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
-        lines += candidate_lines(proved, remedy.before_ps)
+        # Shares of the simulated time are not those of the measured one.
+        gains = diagnosis.explanation is None
+        lines += candidate_lines(proved, remedy.before_ps, gains=gains)
     left_out = [c for c in remedy.candidates if c.status is Status.RULED_OUT]
     for by, names in (
         ("by the fluid model", [c.name for c in left_out if c.estimate_ps]),
@@ -292,13 +294,18 @@ def _tried(remedy: Remedy) -> list[str]:
     return lines
 
 
-def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str]:
+def candidate_lines(
+    candidates: Sequence[Candidate], before_ps: int, *, gains: bool = True
+) -> list[str]:
     """Estimate and proof of every simulated candidate, slower ones included.
 
-    The gain is of packets, against ``before_ps``, which has a separate row unless it is that of
-    one of the candidates.
+    Args:
+        candidates: The candidates.
+        before_ps: Simulated time of the unchanged run, in a separate row unless it is that of one
+            of the candidates.
+        gains: Also show the share of ``before_ps`` that each saves by packets.
     """
-    rows = []
+    rows = list[tuple[str, ...]]()
     if all(c.elapsed_ps != before_ps for c in candidates):
         rows.append(("unchanged", "", "", format_time(before_ps), "", ""))
     rows += [
@@ -312,5 +319,12 @@ def candidate_lines(candidates: Sequence[Candidate], before_ps: int) -> list[str
         )
         for c in candidates
     ]
-    head = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
-    return align_columns(head, rows, "  rrrr", names=(0,))
+    head: tuple[str, ...] = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
+    if not gains:
+        at = head.index("gain")
+        head, rows = _without(head, at), [_without(row, at) for row in rows]
+    return align_columns(head, rows, "  rrrr"[: len(head)], names=(0,))
+
+
+def _without(row: tuple[str, ...], at: int) -> tuple[str, ...]:
+    return row[:at] + row[at + 1 :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, Self
 
@@ -13,7 +14,7 @@ from tailback.diagnosis.explanation import EvidenceRow, Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
 from tailback.placement.variant import PlacementVariant
-from tailback.units import counted
+from tailback.units import counted, percent
 
 Cause = Literal[
     "pattern",
@@ -315,6 +316,10 @@ class Candidate(FrozenModel):
         return self
 
 
+Saves = Callable[[Candidate, Candidate], str]
+"""Says how much less time a candidate takes than the unchanged run."""
+
+
 class Remedy(FrozenModel):
     """The recommended change and its gain.
 
@@ -331,7 +336,8 @@ class Remedy(FrozenModel):
         before_ps: Time without the remedy, re-simulated like the candidates; without
             re-simulation, as observed.
         after_ps: Predicted time with the remedy.
-        gain: ``1 - after / before``.
+        gain: Share of the time that it saves: ``predicted_gain.value``, or in a forecast
+            ``1 - after / before``.
         predicted_gain: Share of the measured time that it saves, with the error of the model; None
             if nothing was measured, or if it does not help.
         candidates: All candidates tried, best first.
@@ -357,6 +363,13 @@ class Remedy(FrozenModel):
     def action(self) -> str:
         """All actions as one text."""
         return " ".join(self.actions)
+
+    @property
+    def gain_range(self) -> str:
+        """The gain as displayed: of a measured run with its 95 % interval."""
+        if (predicted := self.predicted_gain) is None:
+            return percent(self.gain)
+        return f"{percent(self.gain)} ({percent(predicted.low)} to {percent(predicted.high)})"
 
     @model_validator(mode="after")
     def _proved_to_help(self) -> Self:

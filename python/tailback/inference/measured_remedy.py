@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tailback.diagnosis.cause_wording import ADVICE, CODE
-from tailback.diagnosis.model import Cause, Diagnosis, Estimate, Remedy
+from tailback.diagnosis.explanation import Cost
+from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Estimate, Remedy, Saves
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.error_model import ErrorModel
@@ -125,19 +126,63 @@ def of_measured(remedy: Remedy | None, measured: Measured, *, lossy: bool) -> Re
     """
     if remedy is None or not remedy.name:
         return remedy
-    predicted = predicted_gain(remedy, measured, lossy=lossy)
-    said = wording.gain_of_measured(predicted, measured.elapsed_ps)
-    return remedy.model_copy(
-        update={"actions": (*remedy.actions, said), "predicted_gain": predicted}
+    candidate = _candidate(remedy, remedy.name)
+    predicted = predicted_gain(candidate, remedy.before_ps, measured, lossy=lossy)
+    return remedy.model_copy(update={"gain": predicted.value, "predicted_gain": predicted})
+
+
+def saves_of_measured(measured: Measured, summary: EvidenceSummary) -> Saves:
+    """Says what candidates save of the measured time."""
+
+    def saves(candidate: Candidate, before: Candidate) -> str:
+        gain = predicted_gain(candidate, before.elapsed_ps, measured, lossy=summary.lossy)
+        return wording.gain_of_measured(gain, measured.elapsed_ps)
+
+    return saves
+
+
+def with_gain_as_cost(
+    costs: Sequence[Cost],
+    cause: str,
+    remedy: Remedy | None,
+    measured: Measured,
+    summary: EvidenceSummary,
+) -> list[Cost]:
+    """The costs; that of a placement at fault is what the best one saves of the measured time.
+
+    Args:
+        costs: Cost of each cause.
+        cause: The verdict.
+        remedy: The remedy by re-simulation, which names the best placement, if one helps.
+        measured: The measured run.
+        summary: Results from evidence other than the trace.
+    """
+    if cause != "placement" or remedy is None or not remedy.placement:
+        return list(costs)
+    best = _candidate(remedy, remedy.placement)
+    gain = predicted_gain(best, remedy.before_ps, measured, lossy=summary.lossy)
+    value, low, high = (
+        round(share * measured.elapsed_ps) for share in (gain.value, gain.low, gain.high)
     )
+    if value <= 0:
+        return list(costs)
+    stated = {"ps": value, "low_ps": max(low, 0), "high_ps": high, "share": gain.value}
+    made = [cost.model_copy(update=stated) if cost.cause == "placement" else cost for cost in costs]
+    return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
+def _candidate(remedy: Remedy, name: str) -> Candidate:
+    return next(candidate for candidate in remedy.candidates if candidate.name == name)
 
 
 DRAWS, SEED = 20_000, 20
 """Draws for the gain: the 2.5 % at each end of its interval are 500 of them; and their seed."""
 
 
-def predicted_gain(remedy: Remedy, measured: Measured, *, lossy: bool) -> Estimate:
-    """Share of the measured time that a remedy saves, with the error of the model.
+def predicted_gain(
+    candidate: Candidate, before_ps: int, measured: Measured, *, lossy: bool
+) -> Estimate:
+    """Share of the measured time that a candidate saves, with the error of the model.
 
     The measured time differs from the simulated one without the remedy. A share w of that
     difference is due to what the simulation lacks, and recurs with the remedy; the remainder is an
@@ -148,25 +193,25 @@ def predicted_gain(remedy: Remedy, measured: Measured, *, lossy: bool) -> Estima
     of the simulation is taken as its 95 % interval, as those of costs are.
 
     Args:
-        remedy: A remedy that helps.
+        candidate: A candidate that was simulated.
+        before_ps: Simulated time without it, ps.
         measured: The measured run.
         lossy: Whether queues drop packets.
     """
     elapsed, outside = max(measured.elapsed_ps, 1), measured.outside_model_ps
     inside = max(elapsed - outside, 1)
     model = ErrorModel(inside, lossy=lossy)
-    candidate = next(c for c in remedy.candidates if c.name == remedy.name)
     if candidate.gain_low is not None and candidate.gain_high is not None:
-        spread = (candidate.gain_high - candidate.gain_low) * remedy.before_ps
+        spread = (candidate.gain_high - candidate.gain_low) * before_ps
     else:
         spread = float(candidate.high_ps - candidate.low_ps)
     rng = np.random.default_rng(SEED)
     normal, repeated = rng.standard_normal((2, DRAWS))
     shared = rng.random(DRAWS)
     error = np.exp(model.time_error * np.sqrt(1.0 - shared**2) * normal)
-    simulated = remedy.after_ps + spread / (2 * 1.96) * repeated
-    lacking = inside - model.usual_ratio * remedy.before_ps
+    simulated = candidate.elapsed_ps + spread / (2 * 1.96) * repeated
+    lacking = inside - model.usual_ratio * before_ps
     if lacking < 0:
-        lacking *= remedy.after_ps / max(remedy.before_ps, 1)
+        lacking *= candidate.elapsed_ps / max(before_ps, 1)
     after = outside + model.usual_ratio * simulated * error + shared * lacking
     return Estimate.of_draws(1.0 - np.maximum(after, outside) / elapsed)

@@ -24,6 +24,7 @@ from tailback.diagnosis.model import (
     Diagnosis,
     Finding,
     Remedy,
+    Saves,
     WaterfallBar,
 )
 from tailback.evidence.measured_routes import MIN_UNEVENNESS
@@ -54,13 +55,20 @@ from tailback.inference.measured_costs import (
     with_interval,
     with_unknown_timing,
 )
-from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
+from tailback.inference.measured_remedy import (
+    NOT_OF_THE_NETWORK,
+    advised,
+    of_measured,
+    remedy_for,
+    saves_of_measured,
+    with_gain_as_cost,
+)
 from tailback.inference.next_measurement import MeasurementChoice
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
 from tailback.units import percent
 
-Advise = Callable[[Diagnosis], Remedy | None]
-"""Selects the remedy for a diagnosis from those that were simulated."""
+Advise = Callable[[Diagnosis, Saves], Remedy | None]
+"""Selects the remedy for a diagnosis from those that were simulated, with words for the gains."""
 
 
 MIN_INSIDE_SHARE = 0.02
@@ -87,7 +95,8 @@ def explain(
         measured: The measured run.
         summary: Results from evidence other than the trace.
         further: Costs of computation and routing.
-        advise: Selects a remedy if the verdict differs from that of the expected run.
+        advise: Selects the remedy, for the cause of the expected run if the verdict is no other
+            cause in the network.
     """
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
@@ -105,6 +114,7 @@ def explain(
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
+    costs = with_gain_as_cost(costs, decision.cause, diagnosis.remedy, measured, summary)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -158,7 +168,7 @@ def explain(
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    proved = advise(explained) if other else diagnosis.remedy
+    proved = advise(explained if other else diagnosis, saves_of_measured(measured, summary))
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
 

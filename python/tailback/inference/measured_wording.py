@@ -374,11 +374,11 @@ def find_first(
 
 
 def gain_of_measured(gain: Estimate, elapsed_ps: int) -> str:
-    """Sentence on the gain of a remedy as a share of the measured time."""
+    """How much less than the measured time a run takes with a remedy."""
     low, high = percent(gain.low), percent(gain.high)
     return (
-        f"Of the measured {format_time(elapsed_ps)} that saves {percent(gain.value)} "
-        f"({low} to {high}, 95 %)."
+        f"{percent(gain.value)} less time than the measured {format_time(elapsed_ps)} "
+        f"({low} to {high}, 95 %)"
     )
 
 

@@ -14,8 +14,9 @@ import select
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -50,6 +51,27 @@ _piped: dict[tuple[int, int, int], bytes] = {}
 formats are recognised before they are read."""
 
 
+_read: ContextVar[set[Path] | None] = ContextVar("files_read", default=None)
+
+
+@contextmanager
+def recording_files() -> Iterator[set[Path]]:
+    """The absolute paths of the files that are read in a ``with`` block, not those only tried."""
+    files = set[Path]()
+    token = _read.set(files)
+    try:
+        yield files
+    finally:
+        _read.reset(token)
+
+
+def record_files(paths: Iterable[Path]) -> None:
+    """Record files as read, for a library that opens them itself."""
+    files = _read.get()
+    if files is not None:
+        files.update(Path(os.path.abspath(path)) for path in paths)
+
+
 def is_input_file(path: Path) -> bool:
     """Whether a path is a regular file or a pipe; False where it cannot be looked at."""
     try:
@@ -70,6 +92,7 @@ def regular_file(path: Path, error_type: ErrorType = TailbackError) -> os.stat_r
         raise error_type(
             "is a pipe, and this format needs a file", file=path, remedy="write it to a file first"
         )
+    record_files([path])
     return status
 
 
@@ -131,6 +154,7 @@ def opened(
         TailbackError: As :func:`content`; also while reading.
     """
     with _uncompressed(path, error_type) as raw:
+        record_files([path])
         compressed = raw.read(len(_GZIP)) == _GZIP
         limit = _Limit(path, error_type, memory_per_byte, compressed)
         if not compressed:

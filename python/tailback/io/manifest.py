@@ -50,11 +50,13 @@ class Manifest:
         folder: The folder it describes.
         files: Relative paths of all files and folders.
         sha256: SHA-256 of each file by its relative path; None where there is no manifest.
+        version: Version of Tailback that wrote it.
     """
 
     folder: Path
     files: frozenset[str]
     sha256: dict[str, str] | None
+    version: str = ""
 
     @property
     def notes(self) -> list[str]:
@@ -211,7 +213,8 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError("its SHA-256 is not the one it states")
         if _text({**listed, _SELF_DIGEST: digest}) != text:
             raise ValueError("it has changed since it was written")
-        return Manifest(folder, frozenset(listed["files"]), dict(listed["sha256"]))
+        names, digests = frozenset(listed["files"]), dict(listed["sha256"])
+        return Manifest(folder, names, digests, str(listed["tailback"]))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise _damaged(path, str(error) or "it is not a manifest") from None
 

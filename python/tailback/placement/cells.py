@@ -37,6 +37,18 @@ class Cells:
         """Number of leaves F."""
         return len(self.leaf_size)
 
+    @property
+    def n_hosts(self) -> int:
+        """Number of hosts H."""
+        return int(self.host.max(initial=-1)) + 1
+
+    @property
+    def host_leaf(self) -> NDArray[np.int64]:
+        """Leaf of each host, shape (H,)."""
+        leaf = np.zeros(self.n_hosts, np.int64)
+        leaf[self.host] = self.leaf
+        return leaf
+
     def cost(self, graph: Graph, leaf_of_rank: NDArray[np.int64]) -> float:
         """Bytes that leave their leaf plus bytes that leave their pod.
 
@@ -66,7 +78,11 @@ def cells_of(problem: PlacementProblem, used: NDArray[np.int64] | None = None) -
 
 
 def slots_in_leaves(
-    problem: PlacementProblem, cells: Cells, leaf_of_rank: NDArray[np.int64], limits: SearchLimits
+    problem: PlacementProblem,
+    cells: Cells,
+    leaf_of_rank: NDArray[np.int64],
+    limits: SearchLimits,
+    host_of_rank: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Slot of each rank within its given leaf: ranks that communicate share a host if possible.
 
@@ -75,19 +91,18 @@ def slots_in_leaves(
         cells: Its cells.
         leaf_of_rank: Leaf of each rank, with exactly as many ranks as the leaf has slots.
         limits: Limits of the search for a better grouping into hosts.
+        host_of_rank: The grouping that the search begins with; in order of ranks by default.
     """
     n = problem.n_ranks
     by_leaf = np.lexsort((cells.slot, cells.leaf))
     ranks = np.argsort(leaf_of_rank, kind="stable")
     entry = np.empty(n, np.int64)
     entry[ranks] = by_leaf
-    host = cells.host[entry]
-    n_hosts = int(host.max(initial=-1)) + 1
-    if n_hosts == n:
+    if cells.n_hosts == n:
         return cells.slot[entry]
-    leaf_of_host = np.zeros(n_hosts, np.int64)
-    leaf_of_host[cells.host] = cells.leaf
-    better = SwapSearch(problem.graph, host, n_hosts, group=leaf_of_host).run(limits)
+    host = cells.host[entry] if host_of_rank is None else host_of_rank
+    search = SwapSearch(problem.graph, host, cells.n_hosts, group=cells.host_leaf)
+    better = search.run(limits)
     slots = np.empty(n, np.int64)
     slots[np.argsort(better, kind="stable")] = cells.slot[np.lexsort((cells.slot, cells.host))]
     return slots

@@ -17,7 +17,7 @@ from tailback.placement.swaps import SearchLimits, SwapSearch
 
 @PLACEMENTS.register("metis")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
-    """Ranks with much mutual traffic under one leaf, such leaves in one pod (METIS).
+    """Ranks with much mutual traffic on one host, such hosts under one leaf and in one pod (METIS).
 
     Options: ``refine`` (default true: swap single ranks afterwards), ``pods`` (default true: assign
     parts to leaves so that little traffic leaves the pods; false numbers parts as METIS does).
@@ -33,7 +33,10 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     best = min(candidates, key=lambda leaf: cells.cost(graph, leaf))
     if refine:
         best = SwapSearch(graph, best, cells.n_leaves).run(limits)
-    return slots_in_leaves(problem, cells, best, limits)
+    # Ranks that follow one another often communicate: their order is a start of its own.
+    hosts = (None, _divided(graph, best, cells.host_leaf, np.bincount(cells.host), problem.seed))
+    slots = [slots_in_leaves(problem, cells, best, limits, start) for start in hosts]
+    return min(slots, key=lambda slot: graph.cut(problem.slot_host[slot]))
 
 
 def _flat(graph: Graph, cells: Cells, seed: int) -> NDArray[np.int64]:
@@ -56,9 +59,20 @@ def _pods_first(graph: Graph, cells: Cells, seed: int) -> NDArray[np.int64]:
     """Partition into pods, then each pod into its leaves."""
     pod_size = np.bincount(cells.leaf_pod, cells.leaf_size).astype(np.int64)
     pod_of_rank = partition(graph, pod_size, seed)
+    return _divided(graph, pod_of_rank, cells.leaf_pod, cells.leaf_size, seed)
+
+
+def _divided(
+    graph: Graph,
+    outer_of_rank: NDArray[np.int64],
+    outer_of_cell: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    seed: int,
+) -> NDArray[np.int64]:
+    """Partition the ranks of each outer cell into the cells within it; the cell of each rank."""
     out = np.empty(graph.n_vertices, np.int64)
-    for pod in range(cells.n_pods):
-        ranks = np.flatnonzero(pod_of_rank == pod)
-        leaves = np.flatnonzero(cells.leaf_pod == pod)
-        out[ranks] = leaves[partition(graph.subgraph(ranks), cells.leaf_size[leaves], seed)]
+    for outer in range(int(outer_of_cell.max(initial=-1)) + 1):
+        ranks = np.flatnonzero(outer_of_rank == outer)
+        inner = np.flatnonzero(outer_of_cell == outer)
+        out[ranks] = inner[partition(graph.subgraph(ranks), sizes[inner], seed)]
     return out

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy
+from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy, Saves
 from tailback.placement.variant import FILE, RECORDED, HostChoice
 from tailback.remedy.proof import (
     MIN_GAIN,
@@ -65,6 +66,7 @@ def recommend(
     *,
     files: Mapping[str, str] | None = None,
     commands: Sequence[str] | None = None,
+    saves: Saves | None = None,
 ) -> Remedy | None:
     """Recommend a remedy.
 
@@ -74,6 +76,7 @@ def recommend(
         candidates: The candidates, including the unchanged run under the name of its placement.
         files: Files the caller writes for a recommended placement: name → purpose.
         commands: Commands to run with them.
+        saves: Says what a candidate saves; by default, what re-simulation shows.
 
     Returns:
         The remedy; None if the network is not the problem, or no remedy is known.
@@ -108,7 +111,12 @@ def recommend(
         )
     return Remedy(
         actions=_actions(
-            remedy, placement, effective, advice, before, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
+            remedy,
+            placement,
+            effective,
+            advice,
+            REMEDY_KIND_OF_CAUSE.get(diagnosis.cause),
+            Gains(before, saves or saves_in_simulation),
         ),
         name=remedy.name,
         parts=remedy.parts or (remedy.name,),
@@ -157,21 +165,21 @@ def _actions(
     placement: Candidate | None,
     effective: Sequence[Candidate],
     advice: tuple[str, ...],
-    before: Candidate,
     kind_of_cause: Kind | None,
+    gains: Gains,
 ) -> tuple[str, ...]:
     """The actions of a remedy that helps."""
     if remedy.kind == "placement":
-        out = [*advice, use_placement(remedy, before, meanwhile=bool(advice))]
+        out = [*advice, use_placement(remedy, gains, meanwhile=bool(advice))]
     else:
         by_operators = remedy.kind not in (kind_of_cause, *USER_KINDS)
-        change = apply_change(remedy, before, by_operators=by_operators)
+        change = apply_change(remedy, gains, by_operators=by_operators)
         out = [*(advice if remedy.kind not in (kind_of_cause, "combined") else ()), *change]
         if placement is not None and remedy.kind != "combined":
-            out.append(use_placement(placement, before, meanwhile=True))
+            out.append(use_placement(placement, gains, meanwhile=True))
     best = _quickest([c for c in effective if c.kind not in USER_KINDS and c is not remedy])
     if best is not None and remedy.kind in USER_KINDS:
-        out.append(operators_could(best, before))
+        out.append(operators_could(best, gains))
     return tuple(out)
 
 
@@ -251,7 +259,19 @@ def _advice(
     return (*advice, links_to_avoid(where)) if where else tuple(advice)
 
 
-def saves(candidate: Candidate, before: Candidate) -> str:
+@dataclass(frozen=True)
+class Gains:
+    """The unchanged run, and the words for what a candidate saves of its time."""
+
+    before: Candidate
+    saves: Saves
+
+    def of(self, candidate: Candidate) -> str:
+        """What the candidate saves."""
+        return self.saves(candidate, self.before)
+
+
+def saves_in_simulation(candidate: Candidate, before: Candidate) -> str:
     """The gain of a candidate, proved by re-simulation."""
     text = f"{percent(mean_gain(candidate, before))} less time by re-simulation"
     if candidate.gain_low is None or candidate.gain_high is None:
@@ -262,29 +282,29 @@ def saves(candidate: Candidate, before: Candidate) -> str:
     return f"{text} ({low} to {high} in repetitions and with other engine settings)"
 
 
-def use_placement(candidate: Candidate, before: Candidate, *, meanwhile: bool = False) -> str:
+def use_placement(candidate: Candidate, gains: Gains, *, meanwhile: bool = False) -> str:
     """Advice to use another placement, or to use it ``meanwhile`` until operators act."""
     start = "Meanwhile use" if meanwhile else "Use"
     return (
-        f"{start} placement {_placement(candidate)} instead of {_in_use(before)}: "
-        f"{saves(candidate, before)}."
+        f"{start} placement {_placement(candidate)} instead of {_in_use(gains.before)}: "
+        f"{gains.of(candidate)}."
     )
 
 
-def apply_change(candidate: Candidate, before: Candidate, *, by_operators: bool) -> tuple[str, ...]:
+def apply_change(candidate: Candidate, gains: Gains, *, by_operators: bool) -> tuple[str, ...]:
     """Advice to change the program or the network, its gain, and what it assumes."""
     asked = candidate.kind == "repair"  # Its action names the operators.
     who = "For the network's operators: " if by_operators and not asked else ""
     assumed = (f"This assumes that {candidate.assumes}.",) if candidate.assumes else ()
     subject = "Repaired, the run" if asked else "This"
-    return f"{who}{candidate.action}", f"{subject} takes {saves(candidate, before)}.", *assumed
+    return f"{who}{candidate.action}", f"{subject} takes {gains.of(candidate)}.", *assumed
 
 
-def operators_could(candidate: Candidate, before: Candidate) -> str:
+def operators_could(candidate: Candidate, gains: Gains) -> str:
     """Advice on a remedy that the operators of the network could apply."""
     if candidate.kind == "repair":
-        return f"{candidate.action} Repaired, the run takes {saves(candidate, before)}."
-    return f"The network's operators could use {candidate.name}: {saves(candidate, before)}."
+        return f"{candidate.action} Repaired, the run takes {gains.of(candidate)}."
+    return f"The network's operators could use {candidate.name}: {gains.of(candidate)}."
 
 
 def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:

@@ -136,6 +136,7 @@ def _remedy(remedy: Remedy | None) -> Step | None:
         return None
     note = ""
     if remedy.name:
-        times = f"{format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
-        note = f"{remedy.name}: {percent(remedy.gain)} less time, {times}"
+        note = f"{remedy.name}: {remedy.gain_range} less time"
+        if remedy.predicted_gain is None:
+            note += f", {format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
     return Step("Remedy", [Item(remedy.actions[0], "#remedy")], note)

@@ -19,6 +19,7 @@ from tailback.fabric.lft import FabricForwarding, ForwardingTables, forwarding, 
 from tailback.fabric.model import Fabric
 from tailback.fabric.topologies import parse as parse_topology
 from tailback.fluid import paths_between
+from tailback.io.input_files import record_files
 from tailback.scenario.model import Scenario
 from tailback.stages import stage
 
@@ -116,6 +117,7 @@ def tables_of(scenario: Scenario, fabric: Fabric) -> FabricForwarding | None:
     path = scenario.fabric.forwarding
     if path is None:
         return None
+    record_files(path.iterdir() if path.is_dir() else [path])
     tables = _tables(path, _changed_ns(path))
     # Rates of links do not matter.
     cables = (fabric.link_src, fabric.link_src_port, fabric.link_dst)

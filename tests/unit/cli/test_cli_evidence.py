@@ -17,7 +17,7 @@ from tailback.cli import run as tailback
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Candidate, Diagnosis
 from tailback.inference.hypotheses import FAULT
-from tailback.remedy.advice import use_placement
+from tailback.remedy.advice import Gains, saves_in_simulation, use_placement
 from tailback.scenario.model import load
 from tailback.simulation import prepare
 from tests.factories.cli import refused, scenario
@@ -268,7 +268,8 @@ def test_advice_names_the_placement_in_use() -> None:
         ("file", "that of the rank file"),
         ("block", "block"),
     ):
-        text = use_placement(tiled, Candidate(name=name, elapsed_ps=100))
+        gains = Gains(Candidate(name=name, elapsed_ps=100), saves_in_simulation)
+        text = use_placement(tiled, gains)
         assert text == f"Use placement tile instead of {words}: 20 % less time by re-simulation."
 
 

@@ -358,6 +358,21 @@ def test_ranks_that_talk_share_a_host() -> None:
         assert edge_cut(fabric, program, place(name, problem), "host") == 0.0, name
 
 
+def test_numbering_hardly_matters_to_metis() -> None:
+    fabric, grid = regular(8, 4, 2), (8, 8, 8)
+    rows, at = stencil(grid), np.random.default_rng(0).permutation(512)
+    problem = problem_for(fabric, rows, list(range(32)), 16, 1)
+    source, destination, size = problem.traffic
+    mixed = dataclasses.replace(problem, traffic=(at[source], at[destination], size), grid=())
+    cuts = [
+        edge_cut(fabric, rows, nodes, "host")
+        for nodes in (place("metis", problem), place("metis", mixed)[at], place("tile", problem))
+    ]
+    # Boxes of 4 × 2 × 2 ranks on every host.
+    assert cuts[0] == pytest.approx(cuts[2])
+    assert cuts[1] < 1.05 * cuts[2]
+
+
 def test_tiles_nest_hosts() -> None:
     fabric, program = regular(2, 4, 2), stencil((8, 4))
     problem = problem_for(fabric, program, list(range(8)), 4, 1)

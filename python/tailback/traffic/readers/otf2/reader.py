@@ -15,7 +15,7 @@ from pathlib import Path
 import tailback._core as _core
 from tailback.errors import TraceError
 from tailback.io import progress as reading
-from tailback.io.input_files import head_bytes
+from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.narrow_columns import return_freed_memory
@@ -63,7 +63,7 @@ def read(path: Path, ranks: str = "") -> Program:
         TraceError: There is no OTF2 library, or a file of the trace is missing, cut short or
             damaged.
     """
-    anchor = find_anchor(path)
+    anchor = _read_by_library(path)
     if ranks:
         return _with_sharing(extrapolated(load(anchor), ranks, anchor.stem, anchor), anchor)
     program = read_posts(library_path(), anchor, _threads(None), _progress(anchor))
@@ -112,7 +112,7 @@ def load(path: Path, threads: int | None = None) -> Trace:
     Raises:
         TraceError: As :func:`read`.
     """
-    anchor = find_anchor(path)
+    anchor = _read_by_library(path)
     try:
         raw = _core.read_otf2(library_path(), anchor, _threads(threads), _progress(anchor))
     except ValueError as error:
@@ -131,7 +131,7 @@ def system_tree(path: Path) -> list[list[tuple[str, str]]]:
     Raises:
         TraceError: As :func:`read`, for the anchor and the definitions.
     """
-    anchor = find_anchor(path)
+    anchor = _read_by_library(path)
     try:
         raw = _core.read_otf2_definitions(library_path(), anchor)
     except ValueError as error:
@@ -164,6 +164,14 @@ def _progress(anchor: Path) -> Callable[[float], None] | None:
     if step is None:
         return None
     return lambda share: step(f"reading {anchor.name}", share)
+
+
+def _read_by_library(path: Path) -> Path:
+    """The anchor file of a trace, all of whose files the OTF2 library reads."""
+    anchor = find_anchor(path)
+    events = sorted(file for file in anchor.with_suffix("").glob("*") if file.is_file())
+    record_files([anchor, anchor.with_suffix(".def"), *events])
+    return anchor
 
 
 def find_anchor(path: Path) -> Path:
