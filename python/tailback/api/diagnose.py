@@ -20,6 +20,7 @@ from tailback.api.candidates import (
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
+from tailback.budget import Budget, current, end_input, fits, leave_out, limited_to, reserved
 from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
 from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
@@ -30,6 +31,7 @@ from tailback.diagnosis.wording import (
     confidence_sentence,
     measured_confidence,
     recorded_warnings,
+    with_budget,
     without_single_times,
 )
 from tailback.errors import PlacementError, ScenarioError, by_option, known_keywords, option
@@ -78,7 +80,7 @@ from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import notes_on_network, notes_on_recording
 from tailback.sources.source import ScenarioOptions, Source, SourceLike
 from tailback.stages import recorded_stages, stage
-from tailback.units import format_time, percent
+from tailback.units import format_time, parse_time_ps, percent
 
 if TYPE_CHECKING:
     from tailback.api.plots import Plots
@@ -211,6 +213,7 @@ def diagnose(
     methods: Sequence[str] = (),
     remedies: Sequence[str] = (),
     seeds: int | None = None,
+    budget: str | Budget | None = None,
     threads: int | None = None,
     workers: int | None = None,
     dask: Any = None,
@@ -238,6 +241,8 @@ def diagnose(
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
             large (:data:`tailback.api.diagnose.MANY_EVENTS`).
+        budget: Wall-clock time for the diagnosis of a measured run, such as ``"60 s"``. What does
+            not fit is left out (``result.budget``); the verdict is then less certain.
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
@@ -259,6 +264,7 @@ def diagnose(
     require_placements(option("methods"), methods)
     for kind in remedies:
         REMEDIES[kind]
+    limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
     step = progress or _no_progress
     named = _files(source)
     if any(is_capture(file) for file in named):
@@ -269,20 +275,22 @@ def diagnose(
             methods=methods,
             allow_hosts=allow_hosts,
             remedies=remedies,
+            budget=budget,
         )
         options_given |= options_on_ranks(options)
         ignored = [name for name, value in options_given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
     origin = Source.of(_source_without_captures(source, named, contexts), **options)
-    with origin.named_in_errors(changed=allow_hosts is not None):
+    with limited_to(limit), origin.named_in_errors(changed=allow_hosts is not None):
         expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
             prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
     prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
-    repeated = repetitions(seeds, run)
-    with spread(workers, dask, tasks) as folder:
+    with limited_to(limit):
+        repeated = repetitions(seeds, run)
+    with limited_to(limit), spread(workers, dask, tasks) as folder:
         evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
         workflow = _Workflow(
             prepared,
@@ -303,6 +311,8 @@ def diagnose(
         )
     before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
     diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
+    if limit is not None:
+        diagnosis = with_budget(diagnosis, limit.use)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis,
@@ -469,6 +479,7 @@ class _EvidenceFiles:
         else:
             measured = measured_run(prepared)
         self._refuse_without_times(measured, why)
+        end_input()
         if measured is not None:
             machine = calibrated_by_trace(prepared, measured)
             prepared = machine.prepared
@@ -482,7 +493,7 @@ class _EvidenceFiles:
             step("aligning counters with the trace", 0.0)
             evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
             evidence = with_samples(evidence, files.samples, prepared)
-            with stage("causes in the evidence"):
+            with stage("causes in the evidence"), reserved(AFTER_SEARCH):
                 explained = add_evidence(
                     prepared,
                     measured,
@@ -511,6 +522,7 @@ class _EvidenceFiles:
             counters=bool(self.counters),
             jobs=self.jobs is not None,
             samples=self.samples is not None,
+            budget=current() is not None,
         )
         option_given = next((option for option, there in options.items() if there), "")
         if option_given and measured is None:
@@ -559,7 +571,12 @@ class _Workflow:
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
         evaluate = self.evaluate
-        placed, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
+        # Each of the placements made by default is simulated once, at least.
+        placements = methods or DEFAULT_METHODS
+        if not fits(len(placements) + AFTER_SEARCH):
+            leave_out("placements", 0, len(placements))
+            placements = methods
+        placed, errors = make_candidates(prepared, placements, run, self.progress)
         made = nodes_by_name(placed)
         variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
@@ -592,14 +609,18 @@ class _Workflow:
             if is_large(run)
             else 0,
         )
-        diagnosis, search = diagnose_and_cure(causes, context, seeds=seeds, progress=self.progress)
+        with reserved(AFTER_REMEDIES):
+            diagnosis, search = diagnose_and_cure(
+                causes, context, seeds=seeds, progress=self.progress
+            )
         if self.engines:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
-        diagnosis = explained(
-            diagnosis,
-            made,
-            lambda measured: recommend(run, measured, search.candidates),
-        )
+        with reserved(1):
+            diagnosis = explained(
+                diagnosis,
+                made,
+                lambda measured: recommend(run, measured, search.candidates),
+            )
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
             warnings.insert(0, only_placements_tried(methods))
@@ -691,6 +712,12 @@ def _impossible_requests(
 REPETITIONS = 3
 """Repetitions of every re-simulation."""
 
+AFTER_SEARCH, AFTER_REMEDIES = 14, 6
+"""Simulations that a diagnosis with one repetition and no other placement makes after the search
+for causes, and after that for remedies, at least: an instant network, four routings, six steps and
+two removals of the waterfall; balanced and noiseless computation, two orders of adapters, two
+causes together, and the run with the remedy."""
+
 MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
 and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
@@ -706,7 +733,12 @@ def repetitions(asked: int | None, run: base.Run) -> int:
     """
     if asked is not None:
         return asked
-    return 1 if is_large(run) else REPETITIONS
+    if is_large(run):
+        return 1
+    if not fits(REPETITIONS * AFTER_SEARCH):
+        leave_out("repetitions", 1, (REPETITIONS - 1) * AFTER_SEARCH)
+        return 1
+    return REPETITIONS
 
 
 def is_large(run: base.Run) -> bool:

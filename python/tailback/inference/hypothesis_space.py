@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tailback.budget import Step, is_left_out
 from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -19,6 +20,7 @@ from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import (
     FAULT,
+    UNUSUAL,
     Hypothesis,
     MachineName,
     Posterior,
@@ -29,6 +31,7 @@ from tailback.inference.hypotheses import (
     of_unknown_timing,
     over_arrangements,
     unsimulated_faults,
+    untried_faults,
 )
 from tailback.inference.machine_models import SETTINGS, MachineModel, PredictionCache
 from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
@@ -61,6 +64,14 @@ of the time is missing then. A search takes as long as the rest of the diagnosis
 OWN_SUSPECTS, AMONG_FIRST = 6, 45 / 58
 """Cables to try first with each machine model: those that explain best which sends are late. In 45
 of 58 such rankings of blind cases, the slow cable was among the first six."""
+
+UNUSUAL_STEPS: tuple[Step, ...] = (
+    "rates of slow cables",
+    "other routing",
+    "slower machine",
+    "engine settings",
+)
+"""Steps of a search that try what is unusual in addition to a hidden cause."""
 
 BETWEEN = 2
 """Maximum number of further bursts tried between two whose simulated times enclose the measured
@@ -149,11 +160,39 @@ class HypothesisSpace:
         otherwise += at_other_rates(cables, model, prior)
         others = [
             *unsimulated_faults(without_causes, model, prior, self._widest()),
+            *untried_faults(
+                without_causes, model, prior, self._untried_places(model, prior), self._widest()
+            ),
             *of_unknown_timing(
                 cables, without_causes, model, prior, self._log_lateness, self._widest()
             ),
         ]
         return Posterior([*simulated, *otherwise, *others], model, prior)
+
+    def _untried_places(self, model: ErrorModel, prior: Prior) -> float:
+        """Number of places not tried for lack of time at which a cause would agree; 0 with all.
+
+        Of the cables that were not tried, as many agree as of the others, but at least one. Jobs
+        are charged for a place in the same way. Other steps try what is unusual in addition.
+        Another kind of adapters has the prior of the first, whatever the number of cables.
+        """
+        places = UNUSUAL * sum(map(is_left_out, UNUSUAL_STEPS))
+        if is_left_out("slow cables"):
+            agrees: dict[Hashable, bool] = {}
+            for hypothesis in self.hypotheses:
+                place = hypothesis.places(prior.reverse)
+                if hypothesis.slow != self.machines[hypothesis.machine].slow:
+                    agrees[place] = agrees.get(place, False) or model.agrees(hypothesis.outcome)
+            untried = max(prior.cables - len(agrees), 1)
+            places += max(untried * sum(agrees.values()) / max(len(agrees), 1), 1.0)
+        places += is_left_out("other jobs")
+        return places + is_left_out("other adapters") * prior.cables / UNUSUAL
+
+    @property
+    def simulations_of_machine(self) -> int:
+        """Number of simulations with which a machine model is added, at most."""
+        arrangements = len(self.arrangements) + BETWEEN if len(self.arrangements) > 1 else 0
+        return 1 + len(SETTINGS) + arrangements
 
     def _widest(self) -> dict[str, float]:
         """The largest sensitivity of all hypotheses, by kind of evidence.

@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tailback.budget import optional
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
 from tailback.diagnosis.evidence_rows import by_weight
 from tailback.diagnosis.explanation import (
     Cost,
     EvidenceRow,
     Explanation,
+    SmallestFault,
     Source,
     SuspectLink,
 )
@@ -187,7 +189,10 @@ def _with_limits(
     if cause == "undetermined" and summary.measurements is not None:
         return _with_next_measurement(explanation, summary.measurements, decision)
     if cause == HEALTHY and summary.sizes is not None:
-        return explanation.model_copy(update={"smallest_fault": summary.sizes.smallest()})
+        smallest: SmallestFault | None = None
+        with optional("smallest fault"):
+            smallest = summary.sizes.smallest()
+        return explanation.model_copy(update={"smallest_fault": smallest})
     return explanation
 
 
