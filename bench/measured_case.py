@@ -60,7 +60,8 @@ def write_measured_case(ranks: int, folder: Path, seed: int = 7) -> str:
     """
     folder.mkdir(parents=True)
     rng = np.random.default_rng(seed)
-    hosts, per_leaf = ranks // PER_HOST, 16
+    hosts = ranks // PER_HOST
+    per_leaf = 16 if hosts <= 1024 else 32  # A switch has at most 254 ports.
     shape = FatTree(hosts_per_leaf=per_leaf, leaves=hosts // per_leaf, aggregation=per_leaf)
     fabric = Machine(shape, "4x", "EDR").write(folder / "fabric.ibnetdiscover")
     tables = folder / "forwarding" / "lfts.txt"
