@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
 from tailback.budget import Step, is_left_out
-from tailback.diagnosis.cable_search import Outcome
+from tailback.diagnosis.cable_search import MAX_ONE_WAY, Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
@@ -33,7 +33,12 @@ from tailback.inference.hypotheses import (
     unsimulated_faults,
     untried_faults,
 )
-from tailback.inference.machine_models import SETTINGS, MachineModel, PredictionCache
+from tailback.inference.machine_models import (
+    OTHER_ROUTING,
+    SETTINGS,
+    MachineModel,
+    PredictionCache,
+)
 from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
 from tailback.inference.network_clues import (
     OtherJobs,
@@ -65,13 +70,15 @@ OWN_SUSPECTS, AMONG_FIRST = 6, 45 / 58
 """Cables to try first with each machine model: those that explain best which sends are late. In 45
 of 58 such rankings of blind cases, the slow cable was among the first six."""
 
-UNUSUAL_STEPS: tuple[Step, ...] = (
-    "rates of slow cables",
-    "other routing",
-    "slower machine",
-    "engine settings",
-)
-"""Steps of a search that try what is unusual in addition to a hidden cause."""
+UNUSUAL_STEPS: Mapping[Step, int] = {
+    "rates of slow cables": 2 * MAX_ONE_WAY,
+    "other routing": len(OTHER_ROUTING),
+    "slower machine": 2,
+    "engine settings": 1,
+}
+"""Steps of a search that try what is unusual in addition to a hidden cause, and in how many ways:
+each direction of the likeliest cables alone, other choices among paths, lower rates and longer
+delays."""
 
 BETWEEN = 2
 """Maximum number of further bursts tried between two whose simulated times enclose the measured
@@ -176,7 +183,7 @@ class HypothesisSpace:
         are charged for a place in the same way. Other steps try what is unusual in addition.
         Another kind of adapters has the prior of the first, whatever the number of cables.
         """
-        places = UNUSUAL * sum(map(is_left_out, UNUSUAL_STEPS))
+        places = UNUSUAL * sum(UNUSUAL_STEPS[step] * is_left_out(step) for step in UNUSUAL_STEPS)
         if is_left_out("slow cables"):
             agrees: dict[Hashable, bool] = {}
             for hypothesis in self.hypotheses:
