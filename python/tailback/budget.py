@@ -164,7 +164,7 @@ class Budget:
             self._steps.pop()
 
     def end_input(self) -> None:
-        """Take the time so far, of reading, as an estimate of that of writing the results.
+        """Take the time so far as an estimate of that of summing up and writing the results.
 
         Both grow with the number of ranks, messages and links.
         """
@@ -218,10 +218,15 @@ def leave_out(step: Step, done: int = 0, simulations: int = 1) -> None:
         budget.leave_out(step, done, simulations)
 
 
-def is_left_out(*steps: Step) -> bool:
-    """Whether one of these steps was left out, or cut short."""
+def steps_left_out() -> frozenset[Step]:
+    """Steps that were left out, or cut short, so far."""
     budget = _budget.get()
-    return budget is not None and any(step in budget.left_out for step in steps)
+    return frozenset() if budget is None else frozenset(budget.left_out)
+
+
+def is_left_out(step: Step) -> bool:
+    """Whether a step was left out, or cut short."""
+    return step in steps_left_out()
 
 
 @contextmanager

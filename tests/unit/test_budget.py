@@ -16,6 +16,7 @@ from tailback.budget import Budget
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Diagnosis
 from tailback.errors import TailbackError
+from tests.factories.repository import ROOT
 from tests.factories.traced_simulations import traced
 
 STATIC = {"routing": "deterministic"}
@@ -156,5 +157,5 @@ def test_without_a_budget_results_have_none(complete: Diagnosis) -> None:
 
 
 def test_forecasts_refuse_a_budget() -> None:
-    with pytest.raises(TailbackError, match="budget: needs a measured run"):
-        tb.diagnose("examples/demo/demo.toml", budget="60 s")
+    with pytest.raises(TailbackError, match="budget=: needs a measured run"):
+        tb.diagnose(ROOT / "examples/demo/demo.toml", budget="60 s")

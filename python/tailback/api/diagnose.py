@@ -479,7 +479,6 @@ class _EvidenceFiles:
         else:
             measured = measured_run(prepared)
         self._refuse_without_times(measured, why)
-        end_input()
         if measured is not None:
             machine = calibrated_by_trace(prepared, measured)
             prepared = machine.prepared
@@ -493,6 +492,7 @@ class _EvidenceFiles:
             step("aligning counters with the trace", 0.0)
             evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
             evidence = with_samples(evidence, files.samples, prepared)
+            end_input()
             with stage("causes in the evidence"), reserved(AFTER_SEARCH):
                 explained = add_evidence(
                     prepared,

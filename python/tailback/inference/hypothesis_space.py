@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from tailback.budget import Step, is_left_out
+from tailback.budget import Step, is_left_out, steps_left_out
 from tailback.diagnosis.cable_search import MAX_ONE_WAY, Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
@@ -85,6 +85,15 @@ BETWEEN = 2
 one."""
 
 
+_State = tuple[Hashable, list[MachineModel | Hypothesis]]
+"""What a posterior depends on: values, and machine models and hypotheses, which never change."""
+
+
+def _is_same(before: _State, after: _State) -> bool:
+    same = before[0] == after[0] and len(before[1]) == len(after[1])
+    return same and all(a is b for a, b in zip(before[1], after[1], strict=True))
+
+
 @dataclass
 class HypothesisSpace:
     """Machine models and hypotheses on one measured run, with their simulations."""
@@ -106,6 +115,8 @@ class HypothesisSpace:
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
     predictions: PredictionCache = field(default_factory=PredictionCache)
     """Runs without hidden causes, outcomes with one and sensitivities to engine settings."""
+    _weighed: tuple[_State, Posterior] | None = None
+    """The posterior, which is asked for more often than it changes, and what it depends on."""
 
     @property
     def inside_ps(self) -> int:
@@ -128,6 +139,15 @@ class HypothesisSpace:
 
     def posterior(self) -> Posterior:
         """Probabilities of all hypotheses simulated so far."""
+        state: _State = (
+            (self.job_spread, steps_left_out()),
+            [*self.machines.values(), *self.hypotheses],
+        )
+        if self._weighed is None or not _is_same(self._weighed[0], state):
+            self._weighed = state, self._posterior()
+        return self._weighed[1]
+
+    def _posterior(self) -> Posterior:
         lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
         without_causes = [
             hypothesis
