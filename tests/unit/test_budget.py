@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tailback as tb
 from tailback import budget
 from tailback.budget import Budget
+from tailback.cli import cli
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Diagnosis
 from tailback.errors import TailbackError
@@ -143,9 +145,13 @@ def test_a_large_budget_changes_nothing(slow: dict[str, Any], complete: Diagnosi
 
 
 def test_what_is_left_out_is_shown_with_values(slow: dict[str, Any], tmp_path: Path) -> None:
-    short = diagnosed(slow, Budget(60.0, ticking()))
+    limit = Budget(60.0, ticking())
+    result = tb.diagnose(slow, methods=["block"], remedies=["placement"], seeds=1, budget=limit)
+    short = result.diagnosis
     assert short.budget is not None
     first = short.budget.left_out[0]
+    result.write(tmp_path / "out")
+    assert "time budget 60 s" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     screen = " ".join(" ".join(diagnosis_lines(short, tmp_path)).split())
     assert "time budget 60 s" in screen and first.step in screen
     written = json.loads(short.model_dump_json())["budget"]
@@ -154,6 +160,11 @@ def test_what_is_left_out_is_shown_with_values(slow: dict[str, Any], tmp_path: P
 
 def test_without_a_budget_results_have_none(complete: Diagnosis) -> None:
     assert "budget" not in complete.model_dump() and "budget" not in complete.model_dump_json()
+
+
+def test_a_budget_needs_a_unit() -> None:
+    result = CliRunner().invoke(cli, ["diagnose", "trace", "--budget", "60"])
+    assert result.exit_code != 0 and "'60' is not a time with a unit" in result.output
 
 
 def test_forecasts_refuse_a_budget() -> None:
