@@ -38,7 +38,7 @@ class Clock:
             self.now_s += seconds
 
 
-def test_a_step_ends_before_a_simulation_that_does_not_fit() -> None:
+def test_steps_end_before_simulations_that_exceed_the_budget() -> None:
     clock, done = Clock(), list[int]()
     limit = Budget(5.0, clock)
     with budget.limited_to(limit):
@@ -63,7 +63,7 @@ def test_time_of_later_steps_is_kept() -> None:
         assert budget.fits(9) and not budget.fits(10)
 
 
-def test_writing_is_expected_to_take_as_long_as_reading() -> None:
+def test_writing_takes_as_long_as_reading() -> None:
     clock = Clock()
     limit = Budget(10.0, clock)
     clock.now_s = 3.0

@@ -288,9 +288,8 @@ def diagnose(
     prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
-    with limited_to(limit):
-        repeated = repetitions(seeds, run)
     with limited_to(limit), spread(workers, dask, tasks) as folder:
+        repeated = repetitions(seeds, run)
         evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
         workflow = _Workflow(
             prepared,
@@ -311,8 +310,7 @@ def diagnose(
         )
     before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
     diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
-    if limit is not None:
-        diagnosis = with_budget(diagnosis, limit.use)
+    diagnosis = with_budget(diagnosis, limit)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis,
@@ -571,12 +569,7 @@ class _Workflow:
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
         evaluate = self.evaluate
-        # Each of the placements made by default is simulated once, at least.
-        placements = methods or DEFAULT_METHODS
-        if not fits(len(placements) + AFTER_SEARCH):
-            leave_out("placements", 0, len(placements))
-            placements = methods
-        placed, errors = make_candidates(prepared, placements, run, self.progress)
+        placed, errors = make_candidates(prepared, self._placements, run, self.progress)
         made = nodes_by_name(placed)
         variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
@@ -647,6 +640,14 @@ class _Workflow:
                 remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
         return diagnosis.model_copy(update=update), after, files
+
+    @property
+    def _placements(self) -> Sequence[str]:
+        """Placements to compute: those asked for, else all if each can be simulated in time."""
+        if self.methods or fits(len(DEFAULT_METHODS) + AFTER_SEARCH):
+            return self.methods or DEFAULT_METHODS
+        leave_out("placements", 0, len(DEFAULT_METHODS))
+        return ()
 
     def _screened(
         self, made: dict[str, NDArray[np.uint32]], estimate: Evaluate | None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tailback.budget import BudgetUse
+from tailback.budget import Budget, BudgetUse
 from tailback.diagnosis.model import Agreement, Basis, Diagnosis, Forecast, Times, WaterfallBar
 from tailback.errors import option
 from tailback.evidence.model import LateRank
@@ -44,8 +44,11 @@ def times_of(run: Run) -> Times:
     return "measured" if run.summary.get("times") == "measured" else "expected"
 
 
-def with_budget(diagnosis: Diagnosis, use: BudgetUse) -> Diagnosis:
-    """The diagnosis with the use of its time budget, and a note on what that left out."""
+def with_budget(diagnosis: Diagnosis, budget: Budget | None) -> Diagnosis:
+    """The diagnosis with the use of its time budget, if any, and a note on what that left out."""
+    if budget is None:
+        return diagnosis
+    use = budget.use
     note = budget_note(use)
     assumptions = [*diagnosis.assumptions, note]
     warnings = [*diagnosis.warnings, note]
