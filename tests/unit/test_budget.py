@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import tailback as tb
 from tailback import budget
 from tailback.budget import Budget
 from tailback.cli import cli
+from tailback.cli.progress import Meter
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Diagnosis
 from tailback.errors import TailbackError
@@ -96,6 +98,17 @@ def test_inner_steps_end_alone() -> None:
 def test_without_a_budget_everything_fits() -> None:
     with budget.optional("slow cables"), budget.reserved(10**9), budget.simulation():
         assert budget.fits(10**9) and not budget.is_left_out("slow cables")
+
+
+def test_progress_shows_the_time_left() -> None:
+    clock, shown = Clock(), list[dict[str, Any]]()
+    bar = SimpleNamespace(
+        add_task=lambda *_, **__: 0, update=lambda _, **fields: shown.append(fields)
+    )
+    meter = Meter(bar, Budget(60.0, clock))  # type: ignore[arg-type]
+    clock.now_s = 15.0
+    meter.step("searching for slow cables", 0.5)
+    assert shown[-1]["detail"] == "45 s left"
 
 
 # --- diagnoses ---------------------------------------------------------------------------------
