@@ -55,6 +55,7 @@ def write_trace(
     *,
     utc_ns: int,
     recorded_offsets: NDArray[np.int64] | None,
+    chunks: tuple[int, int] = (1 << 20, 1 << 22),
 ) -> None:
     """Write an OTF2 archive.
 
@@ -68,10 +69,18 @@ def write_trace(
         utc_ns: UTC at which correct clocks show 0; hosts know it as accurately as their clocks run.
         recorded_offsets: Errors of the measurement of each host's offset at the beginning and at
             the end, picoseconds, shape (hosts, 2); None writes no offsets.
+        chunks: Bytes that the writer reserves for events and for definitions of each rank; the
+            least is 256 KiB.
     """
     import otf2
 
-    with otf2.writer.open(str(folder), timer_resolution=10**12 // NS) as archive:
+    events, definitions = chunks
+    with otf2.writer.open(
+        str(folder),
+        timer_resolution=10**12 // NS,
+        chunk_size_events=events,
+        chunk_size_definitions=definitions,
+    ) as archive:
         archive.creator = "Score-P 8.4"
         names = Definitions(archive, [host_name[host] for host in host_of_rank])
         for rank, script in enumerate(scripts):

@@ -1,5 +1,8 @@
 """CPU time and memory of whole diagnoses: ``python bench/end_to_end.py [--case NAME]... [--json]``.
 
+Cases ``measured-RANKS`` are measured runs with a hidden slow cable (``measured_case``). With
+``--budget "60 s"`` they keep to a time budget; the output then says what that left out.
+
 Each case is ``tailback diagnose --profile`` in a separate process, from the start of the
 interpreter to the written report. Prints user CPU seconds, wall-clock seconds, peak memory and the
 command's own table of stages. Compiled Python files are kept between cases, as an installed package
@@ -20,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from _shared import machine
+from measured_case import GRIDS, options_of
 
 ROOT = Path(__file__).parent.parent
 CASES = {
@@ -28,6 +32,9 @@ CASES = {
     "minighost": "examples/minighost/minighost.toml",
     "stencil-65536": "",
 }
+MEASURED = {f"measured-{ranks}": ranks for ranks in GRIDS}
+"""Number of ranks of each measured run."""
+
 DEFAULT = ("demo", "stencil2d")
 STENCIL = """
 name = "stencil-65536"
@@ -43,26 +50,29 @@ pattern = { kind = "stencil2d", dims = [256, 256] }
 """
 
 
-def measure(name: str, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """Diagnose one case in a separate process."""
-    source = ROOT / CASES[name]
+def arguments_of(name: str, folder: Path) -> list[str]:
+    """Arguments of ``diagnose`` for a case, whose files are made where they are missing."""
+    source = folder / f"{name}-files"
+    if name in MEASURED:
+        if not source.exists():
+            maker = Path(__file__).with_name("measured_case.py")
+            subprocess.run([sys.executable, maker, str(MEASURED[name]), source], check=True)
+        return options_of(source)
     if not CASES[name]:
         source = folder / f"{name}.toml"
         source.write_text(STENCIL)
-    out = folder / name
-    command = [
-        sys.executable,
-        "-m",
-        "tailback",
-        "diagnose",
-        str(source),
-        "--out",
-        str(out),
-        "--quiet",
-        "--profile",
-        "--threads",
-        "1",
-    ]
+        return [str(source)]
+    return [str(ROOT / CASES[name])]
+
+
+def measure(
+    name: str, folder: Path, environment: dict[str, str], budget: str = ""
+) -> dict[str, Any]:
+    """Diagnose one case in a separate process, within a time budget if one is given."""
+    source, out = arguments_of(name, folder), folder / f"{name}-{budget}"
+    command = [sys.executable, "-m", "tailback", "diagnose", *source, "--out", str(out)]
+    command += ["--quiet", "--profile", "--threads", "1"]
+    command += ["--budget", budget] if budget else []
     began = time.perf_counter()
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -85,16 +95,22 @@ def measure(name: str, folder: Path, environment: dict[str, str]) -> dict[str, A
     row["stages"] = json.loads(stages.read_text())["stages"] if stages.is_file() else []
     if process.returncode not in (0, 3):
         row["error"] = error
+        return row
+    diagnosis = json.loads((out / "diagnosis.json").read_text(encoding="utf-8"))
+    row |= {name: diagnosis[name] for name in ("cause", "confidence", "headline")}
+    row |= {"budget": diagnosis["budget"]} if budget else {}
     return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", action="append", choices=list(CASES))
+    parser.add_argument("--case", action="append", choices=[*CASES, *MEASURED])
+    parser.add_argument("--budget", action="append", default=[])
+    parser.add_argument("--files", type=Path, help="folder to keep the files of measured runs in")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+        folder = options.files or Path(made)
         environment = {
             name: value
             for name, value in os.environ.items()
@@ -103,7 +119,11 @@ def main() -> None:
         environment["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         warm = [sys.executable, "-c", "import tailback.cli.diagnose"]
         subprocess.run(warm, env=environment, check=True)
-        rows = [measure(name, folder, environment) for name in options.case or DEFAULT]
+        rows = [
+            measure(name, folder, environment, budget)
+            for name in options.case or DEFAULT
+            for budget in options.budget or [""]
+        ]
     if options.json:
         print(json.dumps({"machine": machine(), "cases": rows}, indent=2))
         return
@@ -111,8 +131,10 @@ def main() -> None:
     for row in rows:
         print(
             f"{row['case']}: {row['user_cpu_s']} user CPU s, {row['wall_s']} s, "
-            f"{row['peak_mb']} MB, exit {row['exit']}"
+            f"{row['peak_mb']} MB, exit {row['exit']}: {row.get('cause', row.get('error'))}"
         )
+        for left in (row.get("budget") or {}).get("left_out", []):
+            print(f"  left out: {left['step']}, after {left['done']} simulations")
         for stage in row["stages"]:
             print(f"  {stage['stage']:<26} {stage['calls']:>6} {stage['cpu_s']:8.2f} s")
 

@@ -118,6 +118,7 @@ def writing(folder: Path) -> Build:
         windows: dict[str, str] | None = None,
         attribute: str = "",
         attribute_type: str = "STRING",
+        utc_ns: int | None = None,
     ) -> Path:
         path = folder / f"trace{next(number)}"
         n_ranks = len(scripts) // threads
@@ -143,6 +144,8 @@ def writing(folder: Path) -> Build:
                 writer.play(location, script)
             for location, recorded in enumerate(offsets or []):
                 writer.clock_offsets(location, recorded)
+            if utc_ns is not None:  # The package takes the time of writing.
+                archive._realtime_timestamp = utc_ns / 1e9
         return path
 
     return write

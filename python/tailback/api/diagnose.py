@@ -20,6 +20,7 @@ from tailback.api.candidates import (
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
+from tailback.budget import Budget, current, end_input, fits, leave_out, limited_to, reserved
 from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
 from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
@@ -30,6 +31,7 @@ from tailback.diagnosis.wording import (
     confidence_sentence,
     measured_confidence,
     recorded_warnings,
+    with_budget,
     without_single_times,
 )
 from tailback.errors import PlacementError, ScenarioError, by_option, known_keywords, option
@@ -80,7 +82,7 @@ from tailback.sources.recording import notes_on_network, notes_on_recording
 from tailback.sources.request import DiagnosisRequest
 from tailback.sources.source import ScenarioOptions, Source, SourceLike
 from tailback.stages import recorded_stages, stage
-from tailback.units import format_time
+from tailback.units import format_time, parse_time_ps
 
 if TYPE_CHECKING:
     from tailback.api.plots import Plots
@@ -214,6 +216,7 @@ def diagnose(
     methods: Sequence[str] = (),
     remedies: Sequence[str] = (),
     seeds: int | None = None,
+    budget: str | Budget | None = None,
     threads: int | None = None,
     workers: int | None = None,
     dask: Any = None,
@@ -241,6 +244,8 @@ def diagnose(
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
             large (:data:`tailback.api.diagnose.MANY_EVENTS`).
+        budget: Wall-clock time for the diagnosis of a measured run, such as ``"60 s"``. What does
+            not fit is left out (``result.budget``); the verdict is then less certain.
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
@@ -262,27 +267,30 @@ def diagnose(
     require_placements(option("methods"), methods)
     for kind in remedies:
         REMEDIES[kind]
+    limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
     step = progress or _no_progress
     named = _files(source)
     evidence = {"counters": counters, "jobs": jobs, "samples": samples}
     search = {"methods": methods, "allow_hosts": allow_hosts, "remedies": remedies}
     if any(is_capture(file) for file in named):
-        options_given = by_option(**evidence, **search) | options_on_ranks(options)
+        options_given = by_option(**evidence, **search, budget=budget) | options_on_ranks(options)
         ignored = [name for name, value in options_given.items() if value]
         return _of_captures(named, options, contexts, ignored, step)
     origin = Source.of(_source_without_captures(source, named, contexts), **options)
-    with origin.named_in_errors(changed=allow_hosts is not None), recording_files() as files:
+    changed = allow_hosts is not None
+    with limited_to(limit), origin.named_in_errors(changed=changed), recording_files() as files:
         expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
             prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
         before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
     asked = {**evidence, **search, "forecast": forecast, "seeds": seeds}
+    asked["budget"] = None if limit is None else f"{limit.seconds:g} s"
     request = DiagnosisRequest.of(origin, files, asked)
     prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
-    repeated = repetitions(seeds, run)
-    with spread(workers, dask, tasks) as folder:
+    with limited_to(limit), spread(workers, dask, tasks) as folder:
+        repeated = repetitions(seeds, run)
         evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
         workflow = _Workflow(
             prepared,
@@ -302,6 +310,7 @@ def diagnose(
             )
         )
     diagnosis = expected.with_notes(diagnosis, before, note_on_effort(seeds, run))
+    diagnosis = with_budget(diagnosis, limit)
     step("charging the stall time", 1.0)
     return DiagnosisResult(
         diagnosis,
@@ -484,7 +493,8 @@ class _EvidenceFiles:
             step("aligning counters with the trace", 0.0)
             evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
             evidence = with_samples(evidence, files.samples, prepared)
-            with stage("causes in the evidence"):
+            end_input()
+            with stage("causes in the evidence"), reserved(AFTER_SEARCH):
                 explained = add_evidence(
                     prepared,
                     measured,
@@ -513,6 +523,7 @@ class _EvidenceFiles:
             counters=bool(self.counters),
             jobs=self.jobs is not None,
             samples=self.samples is not None,
+            budget=current() is not None,
         )
         option_given = next((option for option, there in options.items() if there), "")
         if option_given and measured is None:
@@ -561,7 +572,7 @@ class _Workflow:
         """
         prepared, run, methods, seeds = self.prepared, self.run, self.methods, self.seeds
         evaluate = self.evaluate
-        placed, errors = make_candidates(prepared, methods or DEFAULT_METHODS, run, self.progress)
+        placed, errors = make_candidates(prepared, self._placements, run, self.progress)
         made = nodes_by_name(placed)
         variants = {variant.name: variant for variant in placed}
         options = FluidOptions(windows=0, quantum_ps=max(100_000, run.elapsed_ps // 2000))
@@ -594,14 +605,18 @@ class _Workflow:
             if is_large(run)
             else 0,
         )
-        diagnosis, search = diagnose_and_cure(causes, context, seeds=seeds, progress=self.progress)
+        with reserved(AFTER_REMEDIES):
+            diagnosis, search = diagnose_and_cure(
+                causes, context, seeds=seeds, progress=self.progress
+            )
         if self.engines:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
-        diagnosis = explained(
-            diagnosis,
-            made,
-            lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
-        )
+        with reserved(1):
+            diagnosis = explained(
+                diagnosis,
+                made,
+                lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
+            )
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
             warnings.insert(0, only_placements_tried(methods))
@@ -628,6 +643,14 @@ class _Workflow:
                 remedy = _with_files(remedy, files)
         update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
         return diagnosis.model_copy(update=update), after, files
+
+    @property
+    def _placements(self) -> Sequence[str]:
+        """Placements to compute: those asked for, else all if each can be simulated in time."""
+        if self.methods or fits(len(DEFAULT_METHODS) + AFTER_SEARCH):
+            return self.methods or DEFAULT_METHODS
+        leave_out("placements", 0, len(DEFAULT_METHODS))
+        return ()
 
     def _screened(
         self, made: dict[str, NDArray[np.uint32]], estimate: Evaluate | None
@@ -693,6 +716,12 @@ def _impossible_requests(
 REPETITIONS = 3
 """Repetitions of every re-simulation."""
 
+AFTER_SEARCH, AFTER_REMEDIES = 14, 6
+"""Simulations that a diagnosis with one repetition and no other placement makes after the search
+for causes, and after that for remedies, at least: an instant network, four routings, six steps and
+two removals of the waterfall; balanced and noiseless computation, two orders of adapters, two
+causes together, and the run with the remedy."""
+
 MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
 and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
@@ -708,7 +737,12 @@ def repetitions(asked: int | None, run: base.Run) -> int:
     """
     if asked is not None:
         return asked
-    return 1 if is_large(run) else REPETITIONS
+    if is_large(run):
+        return 1
+    if not fits(REPETITIONS * AFTER_SEARCH):
+        leave_out("repetitions", 1, (REPETITIONS - 1) * AFTER_SEARCH)
+        return 1
+    return REPETITIONS
 
 
 def is_large(run: base.Run) -> bool:

@@ -66,7 +66,7 @@ def verify(
     request = DiagnosisRequest.read(folder)
     located = request.at(None if inputs is None else Path(inputs))
     facts["inputs"] = request.inputs
-    if reason := _unusable(located):
+    if reason := _limited(request) or _unusable(located):
         return Verification(outcome=outcome, reason=reason, **facts)
     with TemporaryDirectory() as place:
         again = Path(place) / "again"
@@ -99,6 +99,14 @@ def _other_version(folder: Path) -> str:
     if not (folder / REQUEST_FILE).is_file():
         return f"it has no {REQUEST_FILE}, as older versions wrote none: {DIAGNOSE_AGAIN}"
     return ""
+
+
+def _limited(request: DiagnosisRequest) -> str:
+    """Why a diagnosis within a time budget cannot be repeated; empty without a budget."""
+    limit = request.options.get("budget")
+    if limit is None:
+        return ""
+    return f"it was limited to {limit}, and what fits into that depends on the machine"
 
 
 def _unusable(located: LocatedRequest) -> str:

@@ -11,10 +11,11 @@ import click
 
 from tailback.api.candidates import require_placements
 from tailback.api.diagnose import diagnose as run_diagnosis
+from tailback.budget import Budget
 from tailback.cli.evidence_screen import evidence_lines
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.hot_lines import hot_lines
-from tailback.cli.option_types import format_option, profile_option, quiet_option
+from tailback.cli.option_types import TimeBudget, format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
@@ -91,6 +92,13 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     "20 million events).",
 )
 @click.option(
+    "--budget",
+    type=TimeBudget(),
+    metavar="TIME",
+    help="Wall-clock time for a measured run, such as '60 s': leave out what does not fit, and "
+    "say so.",
+)
+@click.option(
     "--figures",
     type=click.Choice(["svg", "pdf", "png"]),
     multiple=True,
@@ -138,6 +146,7 @@ def diagnose(
     methods: tuple[str, ...],
     remedies: tuple[str, ...],
     seeds: int | None,
+    budget: Budget | None,
     figures: tuple[str, ...],
     verbose: bool,
     evidence: bool,
@@ -178,7 +187,11 @@ def diagnose(
         name = input_files.scenario.name
     out = out or Path(f"tailback-{path_safe_name(name)}")
     check_writable(out, force=force, sources=[path, *captures])
-    with _task_folder(out, dask, slurm) as tasks, profiled(profile), meter(quiet) as progress:
+    with (
+        _task_folder(out, dask, slurm) as tasks,
+        profiled(profile),
+        meter(quiet, budget) as progress,
+    ):
         result = run_diagnosis(
             input_files,
             counters=counters,
@@ -189,6 +202,7 @@ def diagnose(
             methods=methods,
             remedies=remedies,
             seeds=seeds,
+            budget=budget,
             threads=threads,
             progress=progress.step,
             watch=progress.watch,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailback.budget import Budget
 from tailback.io.progress import reported
 from tailback.names.display import printable
 from tailback.stages import record_stages
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 
 class Meter:
-    """Shows the current activity, its progress and the simulated time."""
+    """Shows the current activity, its progress, the simulated time and what is left of a budget."""
 
-    def __init__(self, bar: Progress | None) -> None:
+    def __init__(self, bar: Progress | None, budget: Budget | None = None) -> None:
         self._bar = bar
+        self._budget = budget
         self._began: tuple[float, int, int] | None = None
         self._events = 0
         self._task = bar.add_task("reading", total=1.0, detail="") if bar is not None else None
@@ -31,7 +33,10 @@ class Meter:
         """Show that ``what`` is done to ``share`` (0–1)."""
         if self._bar is not None and self._task is not None:
             self._bar.update(
-                self._task, description=printable(what)[:44], completed=share, detail=""
+                self._task,
+                description=printable(what)[:44],
+                completed=share,
+                detail="" if self._budget is None else f"{self._budget.left_s:.0f} s left",
             )
 
     def watch(self, time_ps: int, delivered: int, packets: int, events: int) -> None:
@@ -52,13 +57,15 @@ class Meter:
                 left = seconds * (packets - delivered) / (delivered - delivered_then)
                 speed = (events - events_then) / seconds / 1e6
                 detail += f", {speed:.1f} M events/s, {left:,.0f} s left"
+            if self._budget is not None:
+                detail += f"; {self._budget.left_s:.0f} s left in total"
             share = delivered / packets if packets else 0.0
             self._bar.update(self._task, completed=share, detail=detail)
 
 
 @contextmanager
-def meter(quiet: bool) -> Iterator[Meter]:
-    """A progress meter for the time of a ``with`` block."""
+def meter(quiet: bool, budget: Budget | None = None) -> Iterator[Meter]:
+    """A progress meter for the time of a ``with`` block, with what is left of a budget."""
     if quiet:
         yield Meter(None)
         return
@@ -78,7 +85,7 @@ def meter(quiet: bool) -> Iterator[Meter]:
         console=console,
         transient=True,
     ) as bar:
-        shown = Meter(bar)
+        shown = Meter(bar, budget)
         with reported(shown.step):
             yield shown
 

@@ -271,18 +271,19 @@ def _remedy(
         if others:
             launchers = ", ".join(file.writer for file in others)
             lines += wrap(f"for {launchers}: same folder, commands in the report")
-    return lines + (_tried(remedy) if verbose else [])
+    if not verbose:
+        return lines
+    # Shares of the simulated time are not those of the measured one.
+    return lines + _tried(remedy, gains=diagnosis.explanation is None)
 
 
-def _tried(remedy: Remedy) -> list[str]:
-    """The candidates that were simulated, and those that were ruled out."""
+def _tried(remedy: Remedy, *, gains: bool) -> list[str]:
+    """The candidates that were simulated, with their gains if wanted, and those ruled out."""
     lines = list[str]()
     proved = [c for c in remedy.candidates if c.proved]
     # The remedy first, even if a faster candidate is not applicable.
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
     if proved:
-        # Shares of the simulated time are not those of the measured one.
-        gains = diagnosis.explanation is None
         lines += candidate_lines(proved, remedy.before_ps, gains=gains)
     left_out = [c for c in remedy.candidates if c.status is Status.RULED_OUT]
     for by, names in (

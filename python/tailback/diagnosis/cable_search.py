@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -212,7 +212,7 @@ class CableTrials(ABC):
 
     def screen(
         self, suspects: Sequence[int], progress: Callable[[str, float], None] | None
-    ) -> list[Trial]:
+    ) -> Iterator[Trial]:
         """The best trial of each suspect alone.
 
         Every suspect is tried at one rate before more rates are fitted: any cable that all ranks
@@ -231,9 +231,9 @@ class CableTrials(ABC):
                 trial = self.best_rate(trial)
             best = max(best, trial.shape)
             trials.append(trial)
+            yield trial
             if self.is_conclusive(trials):
                 break
-        return trials
 
     def one_way(self, likeliest: Sequence[int], ahead: Sequence[int], reverse: Ints) -> list[Trial]:
         """Trials of single directions of the likeliest cables, and of links ahead of stalls."""
@@ -310,12 +310,12 @@ class CableSearch:
         """Whether a cable explains the evidence so well that no further one need be tried."""
         return self.trials.is_conclusive(self._singles)
 
-    def screen(self, progress: Callable[[str, float], None] | None = None) -> list[Trial]:
+    def screen(self, progress: Callable[[str, float], None] | None = None) -> None:
         """Try every suspect at one rate, and look for the rate of those that stand out."""
         # The time alone says nothing of a place.
         if self.trials.kinds:
-            self._singles = self.trials.screen(self.suspects, progress)
-        return self._new()
+            for trial in self.trials.screen(self.suspects, progress):
+                self._singles.append(trial)
 
     def likeliest(self, most: int) -> tuple[int, ...]:
         """Cables that fit best when screened, by one link of each; at most so many.
@@ -330,11 +330,11 @@ class CableSearch:
         links = dict.fromkeys(trial.cables[0].link for trial in turns)
         return tuple(links)[:most]
 
-    def refine(self) -> list[Trial]:
+    def refine(self) -> None:
         """Look for the rates of the best, for single directions, and for cables besides them."""
         trials, singles = self.trials, list(self._singles)
         if not singles:
-            return []
+            return
         most = _likeliest(max(self.considered, len(self.suspects)))
         if not self.is_conclusive:
             # Both directions of the right cable may agree with a single kind of evidence only.
@@ -352,9 +352,8 @@ class CableSearch:
             ahead = [trial for trial in order if trial.cables[0].link in self.ahead[:most]]
             starts = [order[0], *ahead][:2]
             trials.several(starts, [trial.cables[0] for trial in [*order[1 : most + 1], *ahead]])
-        return self._new()
 
-    def _new(self) -> list[Trial]:
+    def latest(self) -> list[Trial]:
         """Trials since the last call."""
         since, self._taken = self._taken, len(self.trials.trials)
         return self.trials.trials[since:]

@@ -79,14 +79,15 @@ def rows_of_model(diagnosis: Diagnosis) -> list[EvidenceRow]:
     for bar in diagnosis.waterfall:
         cause = CAUSE_OF_BAR.get(bar.name)
         adds = "for" if bar.delta_ps > 0 else "against"
+        named = f"{'cost of' if bar.delta_ps >= 0 else 'time saved by'} {bar.name}"
         rows.append(
             EvidenceRow(
                 subject="all ranks",
                 kind="run",
                 start_ps=0,
                 end_ps=bar.elapsed_ps,
-                quantity=f"cost of {bar.name}" if cause else f"{bar.name} time",
-                value=float(bar.delta_ps if cause else bar.elapsed_ps),
+                quantity=named if cause else f"{bar.name} time",
+                value=float(abs(bar.delta_ps) if cause else bar.elapsed_ps),
                 unit="ps",
                 error=(bar.high_ps - bar.low_ps) / 2.0 or None,
                 source="model",

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from tailback.arrays import Floats
+from tailback.budget import BudgetUse
 from tailback.diagnosis.explanation import EvidenceRow, Explanation
 from tailback.evidence.model import Measured
 from tailback.frozen_model import FrozenModel
@@ -244,11 +250,14 @@ class Status(StrEnum):
     """Its simulated time is below the ideal time, so the model is not valid for it."""
     FAILED = "failed"
     """It could not be generated or simulated."""
+    NO_TIME = "no-time"
+    """Not simulated: it did not fit the time budget."""
 
 
 LABELS: Final = {
     Status.RULED_OUT: "not simulated",
     Status.NOT_APPLICABLE: "does not apply",
+    Status.NO_TIME: "not simulated",
 }
 """Displayed prefix of the reason, by status; other statuses have none."""
 
@@ -492,6 +501,7 @@ class Diagnosis(FrozenModel):
         not_recorded: What the trace does not contain, a few words each; empty without a trace.
         captured: Whether the run is a packet capture: ranks are then unknown and
             ``communication_fraction`` is meaningless.
+        budget: The time budget and what it left out; None without one.
     """
 
     cause: Cause
@@ -524,6 +534,7 @@ class Diagnosis(FrozenModel):
     evidence: list[EvidenceRow] = Field(default_factory=list)
     not_recorded: list[str] = Field(default_factory=list)
     captured: bool = False
+    budget: BudgetUse | None = None
 
     @property
     def modelled_ps(self) -> int:
@@ -534,6 +545,13 @@ class Diagnosis(FrozenModel):
     def ideal_ps(self) -> int:
         """Lower bound of the program's time on its hosts, 0 without re-simulation."""
         return next((bar.elapsed_ps for bar in self.waterfall if bar.name == "ideal"), 0)
+
+    @model_serializer(mode="wrap")
+    def _without_unused_budget(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialize(self)
+        if self.budget is None:
+            data.pop("budget", None)
+        return data
 
     @model_validator(mode="after")
     def _cause_is_found(self) -> Self:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tailback.diagnosis.model import Agreement, Basis, Forecast, Times, WaterfallBar
+from tailback.budget import Budget, BudgetUse
+from tailback.diagnosis.model import Agreement, Basis, Diagnosis, Forecast, Times, WaterfallBar
 from tailback.errors import option
 from tailback.evidence.model import LateRank
 from tailback.run.run import Run
 from tailback.traffic.program import RecordedTimes
 from tailback.traffic.readers.recorded_cores import note_on_times
-from tailback.units import format_time, percent
+from tailback.units import counted, format_time, percent
 
 WITHOUT_SAMPLES: Final = "The capture has no samples, so there is no verdict: {}."
 
@@ -41,6 +42,31 @@ MAX_HOSTS: Final = 3
 def times_of(run: Run) -> Times:
     """Whether the times of a run are measured or expected."""
     return "measured" if run.summary.get("times") == "measured" else "expected"
+
+
+def with_budget(diagnosis: Diagnosis, budget: Budget | None) -> Diagnosis:
+    """The diagnosis with the use of its time budget, if any, and a note on what that left out."""
+    if budget is None:
+        return diagnosis
+    use = budget.use
+    note = budget_note(use)
+    assumptions = [*diagnosis.assumptions, note]
+    warnings = [*diagnosis.warnings, note]
+    update = {"budget": use, "assumptions": assumptions, "warnings": warnings}
+    return diagnosis.model_copy(update=update)
+
+
+def budget_note(use: BudgetUse) -> str:
+    """A sentence on a time budget: what it left out, and whether it was kept."""
+    taken = f"time budget {use.asked_s:.4g} s, taken {use.taken_s:.0f} s without the report"
+    steps = [
+        f"{left.step} (after {counted(left.done, 'simulation')}; the next take "
+        f"{left.estimate_s:.2g} s)"
+        for left in use.left_out
+    ]
+    if not steps:
+        return f"{taken}; nothing was left out"
+    return f"{taken}; left out or cut short: {', '.join(steps)}"
 
 
 def bar_name(bar: WaterfallBar, times: Times) -> str:

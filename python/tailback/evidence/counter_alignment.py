@@ -20,6 +20,9 @@ from tailback.errors import TailbackError
 from tailback.fabric.model import Fabric
 from tailback.units import format_bytes, format_time
 
+_BLOCK = 1 << 20
+"""Expected bytes of ports that are computed at once: 8 MB."""
+
 _GRID = 4096
 """Number of offsets tried over the time range of the counters."""
 
@@ -259,16 +262,22 @@ def _near(ports: Ports, origin_ns: int, length: float) -> Alignment:
     if total_square <= 0:
         return _as_recorded(origin_ns)
     residual = np.zeros(len(shifts))
-    for i, shift in enumerate(shifts):
+    curves = [sent_curve(messages) for _, messages in ports]
+    at_once = max(_BLOCK // max(len(counted), 1), 1)
+    for first in range(0, len(shifts), at_once):
+        block = slice(first, first + at_once)
         expected = np.concatenate(
             [
-                np.diff(sent_bytes(messages, (edge - shift) * 1000.0))
-                for edge, (_, messages) in zip(edges, ports, strict=True)
-            ]
+                np.diff(curve.at((edge - shifts[block, None]) * 1000.0))
+                for edge, curve in zip(edges, curves, strict=True)
+            ],
+            axis=1,
         )
-        norm = float((expected**2).sum())
-        scale = float(np.clip((counted * expected).sum() / norm, 0.5, 1.5)) if norm > 0 else 1.0
-        residual[i] = ((counted - scale * expected) ** 2).sum() / total_square
+        norm = (expected**2).sum(axis=1)
+        ratio = (counted * expected).sum(axis=1) / np.where(norm > 0, norm, 1.0)
+        scale = np.where(norm > 0, np.clip(ratio, 0.5, 1.5), 1.0)
+        left = counted - scale[:, None] * expected
+        residual[block] = (left**2).sum(axis=1) / total_square
     score = residual + 0.005 * (shifts / CLOCK_ERROR_NS) ** 2
     best = int(np.argmin(score))
     possible = shifts[score <= score[best] + 0.01]
@@ -335,12 +344,35 @@ def _cumulative(ports: pl.DataFrame, grid: Floats) -> Floats:
 
 def sent_bytes(sent: Sent, edges_ps: Floats) -> Floats:
     """Cumulative bytes of messages at each instant, each sent at a constant rate."""
+    return sent_curve(sent).at(edges_ps)
+
+
+@dataclass(frozen=True)
+class SentCurve:
+    """Cumulative bytes of messages over time, linear between its points.
+
+    Attributes:
+        time_ps: Times of the points, shape (P,).
+        total_bytes: Bytes sent until then, shape (P,).
+    """
+
+    time_ps: Floats
+    total_bytes: Floats
+
+    def at(self, edges_ps: Floats) -> Floats:
+        """Bytes sent until each instant, in the shape of ``edges_ps``."""
+        if not len(self.time_ps):
+            return np.zeros(edges_ps.shape)
+        total = np.interp(edges_ps, self.time_ps, self.total_bytes, left=0.0)
+        return np.asarray(total, np.float64)
+
+
+def sent_curve(sent: Sent) -> SentCurve:
+    """Cumulative bytes of messages, each sent at a constant rate."""
     duration_ps = np.maximum(sent.end_ps - sent.start_ps, 1.0)
     rate = sent.size_bytes / duration_ps
-    if not len(rate):
-        return np.zeros(len(edges_ps))
     times = np.concatenate([sent.start_ps, sent.start_ps + duration_ps])
     order = np.argsort(times, kind="stable")
     times, slope = times[order], np.cumsum(np.concatenate([rate, -rate])[order])
-    total = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(times))])
-    return np.asarray(np.interp(edges_ps, times, total, left=0.0), np.float64)
+    sums = np.cumsum(slope[:-1] * np.diff(times))
+    return SentCurve(times, np.concatenate([np.zeros(min(len(times), 1)), sums]))

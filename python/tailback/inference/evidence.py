@@ -47,8 +47,8 @@ JOBS_WITHOUT_TIME = (
 """Note on a job list that cannot be aligned with the trace."""
 
 COUNTED_TOO_LITTLE = (
-    "the counters are used only for the rates that links have reached: they cover less than half "
-    "of the job on every link"
+    "the counters are used only for errors and for the rates that links have reached: they cover "
+    "less than half of the job on every link"
 )
 """Note on counters that were read during a small part of the job."""
 
@@ -211,32 +211,24 @@ def read_network_evidence(
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     jobs_from = "" if jobs is None else jobs.source
     left_out = (*source.notes, *unclear)
-    if np.isnan(joined.sent_bytes).all():
-        # Too little of the job is counted to say how busy any link was.
-        return NetworkEvidence(
-            jobs=names,
-            jobs_from=jobs_from,
-            notes=(*left_out, COUNTED_TOO_LITTLE),
-            unused=tuple(not_used(source.unknown, "counters")),
-            served_gbps=served_gbps(intervals, fabric.n_links),
-        )
     ports = _ports_of_links(intervals, _cables_of(run, fabric))
     during_job = _of_ports(within(events, joined.start_ns, joined.end_ns), ports)
     counted_events = port_events(during_job, interfaces.unused)
-    return NetworkEvidence(
-        joined,
-        others,
-        names,
-        jobs_from,
-        unused_interfaces=interfaces.unused,
+    in_files = port_events(_of_ports(events, ports), interfaces.unused)
+    evidence = NetworkEvidence(
+        jobs=names,
+        jobs_from=jobs_from,
         notes=left_out,
         unused=tuple(not_used(source.unknown, "counters")),
         served_gbps=served_gbps(intervals, fabric.n_links),
         port_events=counted_events,
-        link_events=link_events(
-            counted_events, port_events(_of_ports(events, ports), interfaces.unused), ports
-        ),
+        link_events=link_events(counted_events, in_files, ports),
     )
+    if np.isnan(joined.sent_bytes).all():
+        # Too little of the job is counted to say how busy any link was.
+        return replace(evidence, notes=(*left_out, COUNTED_TOO_LITTLE))
+    unused = interfaces.unused
+    return replace(evidence, counters=joined, others=others, unused_interfaces=unused)
 
 
 def _cables_of(run: Run, fabric: Fabric) -> list[int]:

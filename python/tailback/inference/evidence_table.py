@@ -290,9 +290,9 @@ def rows_of_calls(evidence: Evidence) -> Iterator[EvidenceRow]:
                     evidence, "calls", rows, profile.count, profile.quantiles_ps, name, "call"
                 )
         elif isinstance(comparison, SendTimes):
-            sends = comparison.profile
-            for rank in np.unique(sends.senders).tolist():
-                rows, name = sends.senders == rank, f"rank {rank}"
+            sends, senders = comparison.profile, comparison.profile.senders
+            for rank in np.unique(senders).tolist():
+                rows, name = senders == rank, f"rank {rank}"
                 yield _of_times(
                     evidence, "sends", rows, sends.count, sends.quantiles_ps, name, "rank"
                 )

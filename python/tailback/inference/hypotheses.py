@@ -589,6 +589,51 @@ def unsimulated_faults(
     return out
 
 
+def untried_faults(
+    alone: Sequence[Hypothesis],
+    model: ErrorModel,
+    prior: Prior,
+    places: float,
+    sensitivity: Mapping[str, float] | None = None,
+) -> list[Hypothesis]:
+    """Hidden causes that a search cut short did not try, and that may agree with the evidence.
+
+    They have the prior of those that were tried, and agree as usual. Otherwise a search would be
+    the more certain the less it tried.
+
+    Args:
+        alone: Runs without hidden causes.
+        model: The error model.
+        prior: Number of places.
+        places: Number of untried places at which a cause would agree; 0: the search was completed.
+        sensitivity: The largest of all hypotheses, as in :func:`unsimulated_faults`.
+    """
+    if places <= 0.0:
+        return []
+    out = []
+    for hypothesis in alone:
+        off = model.missing_share(hypothesis.outcome.elapsed_ps)
+        if off <= 0:
+            continue
+        like = hypothesis.outcome
+        if not model.lossy:
+            like = replace(like, sensitivity=sensitivity or {})
+            like = replace(like, misfits=model.usual(like))
+        charge = math.log(places) - math.log(max(prior.cables, 1))
+        # Its cost is that of a hidden cause, not of one that no search finds.
+        charge += log_cost(off, HIDDEN_SHARE, model) - log_cost(off, NOT_FOUND_SHARE, model)
+        out.append(
+            replace(
+                hypothesis,
+                outcome=like,
+                unexplained=True,
+                unsimulated=True,
+                log_prior=hypothesis.log_prior + charge,
+            )
+        )
+    return out
+
+
 def of_unknown_timing(
     tried: Sequence[Hypothesis],
     alone: Sequence[Hypothesis],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from tailback.diagnosis.cable_search import Outcome
+from tailback.budget import Step, is_left_out, steps_left_out
+from tailback.diagnosis.cable_search import MAX_ONE_WAY, Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
@@ -19,6 +20,7 @@ from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import (
     FAULT,
+    UNUSUAL,
     Hypothesis,
     MachineName,
     Posterior,
@@ -29,8 +31,14 @@ from tailback.inference.hypotheses import (
     of_unknown_timing,
     over_arrangements,
     unsimulated_faults,
+    untried_faults,
 )
-from tailback.inference.machine_models import SETTINGS, MachineModel, PredictionCache
+from tailback.inference.machine_models import (
+    OTHER_ROUTING,
+    SETTINGS,
+    MachineModel,
+    PredictionCache,
+)
 from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
 from tailback.inference.network_clues import (
     OtherJobs,
@@ -62,9 +70,28 @@ OWN_SUSPECTS, AMONG_FIRST = 6, 45 / 58
 """Cables to try first with each machine model: those that explain best which sends are late. In 45
 of 58 such rankings of blind cases, the slow cable was among the first six."""
 
+UNUSUAL_STEPS: Mapping[Step, int] = {
+    "rates of slow cables": 2 * MAX_ONE_WAY,
+    "other routing": len(OTHER_ROUTING),
+    "slower machine": 2,
+    "engine settings": 1,
+}
+"""Steps of a search that try what is unusual in addition to a hidden cause, and in how many ways:
+each direction of the likeliest cables alone, other choices among paths, lower rates and longer
+delays."""
+
 BETWEEN = 2
 """Maximum number of further bursts tried between two whose simulated times enclose the measured
 one."""
+
+
+_State = tuple[Hashable, list[MachineModel | Hypothesis]]
+"""What a posterior depends on: values, and machine models and hypotheses, which never change."""
+
+
+def _is_same(before: _State, after: _State) -> bool:
+    same = before[0] == after[0] and len(before[1]) == len(after[1])
+    return same and all(a is b for a, b in zip(before[1], after[1], strict=True))
 
 
 @dataclass
@@ -88,6 +115,8 @@ class HypothesisSpace:
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
     predictions: PredictionCache = field(default_factory=PredictionCache)
     """Runs without hidden causes, outcomes with one and sensitivities to engine settings."""
+    _weighed: tuple[_State, Posterior] | None = None
+    """The posterior, which is asked for more often than it changes, and what it depends on."""
 
     @property
     def inside_ps(self) -> int:
@@ -110,6 +139,15 @@ class HypothesisSpace:
 
     def posterior(self) -> Posterior:
         """Probabilities of all hypotheses simulated so far."""
+        state: _State = (
+            (self.job_spread, steps_left_out()),
+            [*self.machines.values(), *self.hypotheses],
+        )
+        if self._weighed is None or not _is_same(self._weighed[0], state):
+            self._weighed = state, self._posterior()
+        return self._weighed[1]
+
+    def _posterior(self) -> Posterior:
         lossy = is_lossy(self.evidence, next(iter(self.machines.values())).prepared.fabric)
         without_causes = [
             hypothesis
@@ -149,11 +187,39 @@ class HypothesisSpace:
         otherwise += at_other_rates(cables, model, prior)
         others = [
             *unsimulated_faults(without_causes, model, prior, self._widest()),
+            *untried_faults(
+                without_causes, model, prior, self._untried_places(model, prior), self._widest()
+            ),
             *of_unknown_timing(
                 cables, without_causes, model, prior, self._log_lateness, self._widest()
             ),
         ]
         return Posterior([*simulated, *otherwise, *others], model, prior)
+
+    def _untried_places(self, model: ErrorModel, prior: Prior) -> float:
+        """Number of places not tried for lack of time at which a cause would agree; 0 with all.
+
+        Of the cables that were not tried, as many agree as of the others, but at least one. Jobs
+        are charged for a place in the same way. Other steps try what is unusual in addition.
+        Another kind of adapters has the prior of the first, whatever the number of cables.
+        """
+        places = UNUSUAL * sum(UNUSUAL_STEPS[step] * is_left_out(step) for step in UNUSUAL_STEPS)
+        if is_left_out("slow cables"):
+            agrees: dict[Hashable, bool] = {}
+            for hypothesis in self.hypotheses:
+                place = hypothesis.places(prior.reverse)
+                if hypothesis.slow != self.machines[hypothesis.machine].slow:
+                    agrees[place] = agrees.get(place, False) or model.agrees(hypothesis.outcome)
+            untried = max(prior.cables - len(agrees), 1)
+            places += max(untried * sum(agrees.values()) / max(len(agrees), 1), 1.0)
+        places += is_left_out("other jobs")
+        return places + is_left_out("other adapters") * prior.cables / UNUSUAL
+
+    @property
+    def simulations_of_machine(self) -> int:
+        """Number of simulations with which a machine model is added, at most."""
+        arrangements = len(self.arrangements) + BETWEEN if len(self.arrangements) > 1 else 0
+        return 1 + len(SETTINGS) + arrangements
 
     def _widest(self) -> dict[str, float]:
         """The largest sensitivity of all hypotheses, by kind of evidence.

@@ -9,12 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tailback.budget import optional
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
 from tailback.diagnosis.evidence_rows import by_weight
 from tailback.diagnosis.explanation import (
     Cost,
     EvidenceRow,
     Explanation,
+    SmallestFault,
     Source,
     SuspectLink,
 )
@@ -197,7 +199,10 @@ def _with_limits(
     if cause == "undetermined" and summary.measurements is not None:
         return _with_next_measurement(explanation, summary.measurements, decision)
     if cause == HEALTHY and summary.sizes is not None:
-        return explanation.model_copy(update={"smallest_fault": summary.sizes.smallest()})
+        smallest: SmallestFault | None = None
+        with optional("smallest fault"):
+            smallest = summary.sizes.smallest()
+        return explanation.model_copy(update={"smallest_fault": smallest})
     return explanation
 
 
@@ -400,6 +405,7 @@ def _parts(
         chained = round(TurnWaits.of(measured, further).dependency_ps)
         parts[wording.DEPENDENCIES] = min(chained, max(by_program, 0))
         parts[wording.BOUND_BY_PROGRAM] = by_program - parts[wording.DEPENDENCIES]
+        saved = 0
         for name, bar in bars.items():
             if name in (
                 "in-host",
@@ -411,8 +417,11 @@ def _parts(
                 "slow links",
                 "other traffic",
             ):
-                parts[name] = parts.get(name, 0) + bar.delta_ps
-        parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
+                saved += min(bar.delta_ps, 0)
+                parts[name] = parts.get(name, 0) + max(bar.delta_ps, 0)
+        # What a step saves is no cost of a cause.
+        observed = bars["observed"].delta_ps if "observed" in bars else 0
+        parts[wording.REMAINDER] = observed + saved
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["slow links"] = parts.get("slow links", 0) + summary.slow_more_ps
     parts["other traffic"] = parts.get("other traffic", 0) + summary.unknown_job_ps - surplus

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.arrays import Floats
+from tailback.budget import optional
 from tailback.diagnosis.explanation import MeasurementKind, NextMeasurement
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
@@ -313,7 +314,8 @@ class MeasurementChoice:
 
         The likelihood of the outcome that one predicts under the other. Empty where each shows
         itself: in queues of a lossy network, in errors, and where pairs are tested. Too large
-        simulations are not made: then, too, each is taken to show itself.
+        simulations, and those beyond a budget, are not made: then, too, each is taken to show
+        itself.
         """
         cables = [account for account in accounts if account.hypothesis is not None]
         machine = self.space.machines[self.posterior.best.machine]
@@ -323,9 +325,13 @@ class MeasurementChoice:
         events = int(alone.summary.get("events", 0)) * (len(cables) + 1)
         if not (simulated and cables) or events > SEARCH_EVENTS:
             return {}
-        runs: dict[Hashable, Run] = {AS_ALONE: self._outcome(kind, None)}
-        for account in cables:
-            runs[account.label] = self._outcome(kind, account.hypothesis)
+        runs: dict[Hashable, Run] = {}
+        with optional("next measurement"):
+            runs[AS_ALONE] = self._outcome(kind, None)
+            for account in cables:
+                runs[account.label] = self._outcome(kind, account.hypothesis)
+        if len(runs) <= len(cables):
+            return {}
         return {
             (truth, other): self._likelihood(kind, runs[truth], runs[other])
             for truth, other in product(runs, runs)

@@ -17,13 +17,13 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.budget import fits, leave_out, optional
 from tailback.diagnosis.cable_search import (
     FIRST_SHARES,
     MAX_SHARE,
     MIN_SHARE,
     CableSearch,
     Outcome,
-    Trial,
 )
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
@@ -70,7 +70,7 @@ from tailback.inference.network_clues import (
     is_lossy,
     routing_is_stated,
 )
-from tailback.inference.unknown_job import Draw, draws, try_unknown_job
+from tailback.inference.unknown_job import Draw, Tried, draws, try_unknown_job
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
@@ -144,7 +144,43 @@ class ExplanationSearch:
             fifo = None  # Hosts share their link between sockets.
         scenarios = [round_robin] if fifo is None else [round_robin, fifo]
         for prepared in scenarios:
+            if self.space.machines and not self._machine_fits:
+                leave_out("other adapters", 0, self.space.simulations_of_machine)
+                continue
             self.space.add_machine(prepared, -math.log(len(scenarios)))
+        self._add_unusual_machines(scenarios)
+        if not self.space.recorded_on(round_robin):
+            return self.space.posterior()
+        for machine in list(self.space.machines.values()):
+            with optional("slower machine"):
+                self._try_slower_machine(machine)
+        self._look_for_causes(self.space.machines.values(), MAX_TRIALS)
+        with optional("slow cables"):
+            self._confirm()
+        with optional("rates of slow cables"):
+            self._try_suspect_cables()
+            for machine in list(self.space.machines.values()):
+                self._try_slow_at_times(machine)
+            self._try_cables_in_series()
+        if self.space.is_open:
+            with optional("engine settings"):
+                self._vary_settings_with_cables()
+        self._look_for_jobs_beside_other_adapters()
+        if self._routing_is_open(round_robin):
+            self._try_other_routing(round_robin, len(scenarios))
+        return self.space.posterior()
+
+    @property
+    def _machine_fits(self) -> bool:
+        """Whether the simulations of another machine model fit the budget."""
+        return fits(self.space.simulations_of_machine)
+
+    def _add_unusual_machines(self, scenarios: Sequence[PreparedScenario]) -> None:
+        """Add machines without the stated forwarding tables, or without slow rates.
+
+        Only if the run takes longer than measured with what is stated.
+        """
+        round_robin = scenarios[0]
         if round_robin.scenario.fabric.forwarding is not None and self.space.takes_too_long:
             for prepared in scenarios:
                 self.space.add_machine(without_tables(prepared), math.log(UNUSUAL / len(scenarios)))
@@ -153,26 +189,21 @@ class ExplanationSearch:
             for prepared in scenarios:
                 prior = math.log(UNUSUAL / len(scenarios))
                 self.space.add_machine(at_nominal_rates(prepared), prior, at_nominal_rates=True)
-        if not self.space.recorded_on(round_robin):
-            return self.space.posterior()
-        for machine in list(self.space.machines.values()):
-            self._try_slower_machine(machine)
-        self._look_for_causes(self.space.machines.values(), MAX_TRIALS)
-        self._confirm()
-        self._try_suspect_cables()
-        for machine in list(self.space.machines.values()):
-            self._try_slow_at_times(machine)
-        self._try_cables_in_series()
-        if self.space.is_open:
-            self._vary_settings_with_cables()
-        self._look_for_jobs_beside_other_adapters()
-        if self._routing_is_open(round_robin):
-            for routing in OTHER_ROUTING:
-                if self.space.is_open or self._cable_disagrees:
-                    prior = math.log(UNUSUAL / len(scenarios))
-                    machine = self.space.add_machine(with_routing(round_robin, routing), prior)
-                    self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
-        return self.space.posterior()
+
+    def _try_other_routing(self, prepared: PreparedScenario, machines: int) -> None:
+        """Look for slow cables with other routing, which may not avoid them.
+
+        ``machines``: number of machine models that share the prior probability.
+        """
+        for routing in OTHER_ROUTING:
+            if not (self.space.is_open or self._cable_disagrees):
+                continue
+            if not self._machine_fits:
+                leave_out("other routing", 0, self.space.simulations_of_machine)
+                continue
+            prior = math.log(UNUSUAL / machines)
+            machine = self.space.add_machine(with_routing(prepared, routing), prior)
+            self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
 
     def _try_slower_machine(self, machine: MachineModel) -> None:
         """Add a machine whose links or delays are all slower than stated.
@@ -333,7 +364,9 @@ class ExplanationSearch:
         for name in self.space.most_probable(names):
             search = searches.get(name)
             if search is not None and (doubtful or self.space.is_open or self._likely_slow(name)):
-                self._add_trials(self.space.machines[name], search, search.refine())
+                with optional("rates of slow cables"):
+                    search.refine()
+                self._add_trials(self.space.machines[name], search)
             # A cable that another job loads looks like a slow one: both are tried.
             if self.space.is_open or search is not None:
                 self._look_for_job(self.space.machines[name])
@@ -357,11 +390,15 @@ class ExplanationSearch:
             machine = self.space.machines[name]
             if only_if_open and not self.space.is_open:
                 break
-            search = self._cable_search(machine, max_suspects, among, OWN_SUSPECTS)
+            search = None
+            with optional("slow cables"):
+                search = self._cable_search(machine, max_suspects, among, OWN_SUSPECTS)
             if search is None:
                 continue
             searches[name] = search
-            self._add_trials(machine, search, search.screen(self.space.progress))
+            with optional("slow cables"):
+                search.screen(self.space.progress)
+            self._add_trials(machine, search)
             among = search.likeliest(SUSPECTS_PER_ROUTING)
             if search.is_conclusive:
                 return {name: search}
@@ -373,10 +410,9 @@ class ExplanationSearch:
         likely = [weighed.hypothesis for weighed in self.space.posterior().credible()]
         return any(hypothesis.machine == name and hypothesis.slow != slow for hypothesis in likely)
 
-    def _add_trials(
-        self, machine: MachineModel, search: CableSearch, trials: Iterable[Trial]
-    ) -> None:
-        for trial in trials:
+    def _add_trials(self, machine: MachineModel, search: CableSearch) -> None:
+        """Add what a search tried since this was last called."""
+        for trial in search.latest():
             self.space.add(machine, trial.outcome, trial.cables, search.trials.bursts)
 
     def _cable_search(
@@ -519,13 +555,16 @@ class ExplanationSearch:
             return self.space.with_cause(machine, None, run)
 
         self.space.progress("searching for traffic of other jobs", 0.0)
-        tried = try_unknown_job(
-            with_job,
-            self._jobs_to_try(),
-            alone.elapsed_ps,
-            self.space.inside_ps,
-            more=lambda: sum(events) < SEARCH_EVENTS,
-        )
+        tried = list[Tried]()
+        with optional("other jobs"):
+            for trial in try_unknown_job(
+                with_job,
+                self._jobs_to_try(),
+                alone.elapsed_ps,
+                self.space.inside_ps,
+                more=lambda: sum(events) < SEARCH_EVENTS,
+            ):
+                tried.append(trial)
         if not tried:
             return
         first, *other_runs = runs.values()
@@ -626,7 +665,11 @@ class ExplanationSearch:
                 continue
             search = self._cable_search(machine, MAX_TRIALS, untried)
             if search is not None:
-                self._add_trials(machine, search, [*search.screen(), *search.refine()])
+                try:
+                    search.screen()
+                    search.refine()
+                finally:
+                    self._add_trials(machine, search)
         best = cables[0]
         machine = self.space.machines[best.machine]
         for bursts in self.space.arrangements:

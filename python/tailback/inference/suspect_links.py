@@ -267,9 +267,11 @@ class CableCosts:
         chance = np.exp(np.logaddexp(*curves) + step - total)
         # Each cost is exceeded with the probability of those above it.
         above = chance[::-1].cumsum()[::-1]
+        mean = float((chance * _COSTS).sum())
         low = float(_COSTS[above >= 1.0 - _TAIL].max(initial=0.0))
         high = float(_COSTS[above >= _TAIL].max(initial=0.0))
-        return CostRange(float((chance * _COSTS).sum()), low, high)
+        # A small probability of a large cost moves the mean out of the interval.
+        return CostRange(mean, min(low, mean), max(high, mean))
 
     @cached_property
     def _without(self) -> Weighed | None:

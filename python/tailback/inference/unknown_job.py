@@ -10,7 +10,7 @@ with the distribution of times over senders, not with each sender.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,7 +115,7 @@ def try_unknown_job(
     alone_ps: int,
     measured_ps: int,
     more: Callable[[], bool] = lambda: True,
-) -> list[Tried]:
+) -> Iterator[Tried]:
     """Fit the load of random jobs to the measured time.
 
     Args:
@@ -125,21 +125,21 @@ def try_unknown_job(
         measured_ps: Time measured in and between calls.
         more: Whether further simulations are allowed; those left untried have no probability.
 
-    Returns:
-        Those that delay ours, with the load at which the run takes about as long as measured; empty
+    Yields:
+        Those that delay ours, with the load at which the run takes about as long as measured; none
         if the first does not.
     """
     if measured_ps <= alone_ps:
-        return []
+        return
     search = _Search(simulate, alone_ps, measured_ps, more)
-    fits = list[Tried]()
+    none_delays = True
     for draw in among:
         fit = search.fit(draw) if more() else None
         if fit is not None:
-            fits.append(fit)
-        elif not fits:
-            return []
-    return fits
+            none_delays = False
+            yield fit
+        elif none_delays:
+            return
 
 
 @dataclass(frozen=True)

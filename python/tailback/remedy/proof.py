@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from tailback.budget import optional
 from tailback.diagnosis.model import Candidate, Gain, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
@@ -144,7 +145,7 @@ def _confirm(trials: Sequence[_Trial], before: _Trial, evaluate: Evaluate) -> No
             return
         for trial in pair:
             trial.repeat(evaluate, fewest + 1)
-            if trial.error:
+            if trial.error or len(trial.times_ps) <= fewest:
                 return
 
 
@@ -180,7 +181,8 @@ class _Trial:
         times_ps: Time of each repetition so far.
         path_length: Average number of switches on the way of a packet.
         congested: Share of packet-hops that were congested.
-        error: Why it cannot be simulated.
+        error: Why it is not simulated.
+        status: The status of one that is not.
     """
 
     proposal: Proposal
@@ -189,6 +191,7 @@ class _Trial:
     path_length: float = 0.0
     congested: float | None = None
     error: str = ""
+    status: Status = Status.FAILED
 
     def change(self, seed: int) -> Change:
         """The change that a repetition simulates.
@@ -198,16 +201,19 @@ class _Trial:
         return replace(self.proposal.change, seed_offset=seed, measure=seed == 0)
 
     def repeat(self, evaluate: Evaluate, seeds: int) -> None:
-        """Simulate until there are ``seeds`` repetitions."""
+        """Simulate until there are ``seeds`` repetitions, or no time is left."""
         try:
-            for seed in range(len(self.times_ps), 0 if self.error else seeds):
-                run = evaluate(self.change(seed))
-                self.times_ps.append(run.elapsed_ps)
-                if seed == 0:
-                    self.path_length = float(run.summary.get("average_path_length", 0.0))
-                    self.congested = congested_hops(run)
+            with optional("remedies"):
+                for seed in range(len(self.times_ps), 0 if self.error else seeds):
+                    run = evaluate(self.change(seed))
+                    self.times_ps.append(run.elapsed_ps)
+                    if seed == 0:
+                        self.path_length = float(run.summary.get("average_path_length", 0.0))
+                        self.congested = congested_hops(run)
         except TailbackError as error:
             self.error = str(error)
+        if not (self.times_ps or self.error):
+            self.error, self.status = "it did not fit the time budget", Status.NO_TIME
 
     def slower_than(self, other: _Trial) -> bool:
         """Whether it is slower than ``other`` in every repetition of both.
@@ -225,7 +231,7 @@ class _Trial:
     def candidate(self) -> Candidate:
         """The proposal with its times of the repetitions so far."""
         if self.error:
-            return not_simulated(self.proposal, Status.FAILED, self.error, self.estimate_ps)
+            return not_simulated(self.proposal, self.status, self.error, self.estimate_ps)
         proposal, times = self.proposal, self.times_ps
         return Candidate(
             name=proposal.name,
@@ -331,12 +337,12 @@ def with_gain_intervals(
         if candidate.kind in settled or not is_improvement(candidate, before):
             bounded.append(candidate)
             continue
-        repetitions = min(candidate.repetitions, before.repetitions)
-        pairs = zip(
-            times(changes[candidate.name], repetitions), times(Change(), repetitions), strict=True
-        )
-        gains = [1 - changed / unchanged for changed, unchanged in pairs]
-        update = {"gain_low": min(gains), "gain_high": max(gains)}
+        repetitions, update = min(candidate.repetitions, before.repetitions), {}
+        with optional("intervals of gains"):
+            changed = times(changes[candidate.name], repetitions)
+            pairs = zip(changed, times(Change(), repetitions), strict=True)
+            gains = [1 - now / unchanged for now, unchanged in pairs]
+            update = {"gain_low": min(gains), "gain_high": max(gains)}
         bounded.append(candidate.model_copy(update=update))
         if is_improvement(bounded[-1], before):
             settled.add(candidate.kind)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tailback.budget import fits
 from tailback.diagnosis.model import (
     SAME_PROGRAM,
     Candidate,
@@ -274,7 +275,7 @@ def _estimates(
     Placements were estimated during screening.
     """
     out: dict[str, int] = {}
-    if quick is None:
+    if quick is None or not fits():  # What cannot be proved need not be estimated.
         return out
     for number, proposal in enumerate(proposals):
         if number and proposal.kind == "placement":

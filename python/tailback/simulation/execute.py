@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.budget import simulation
 from tailback.errors import ScenarioError
 from tailback.fabric.core_errors import translate_core_error
 from tailback.fabric.engine_limits import require_delays
@@ -80,6 +81,7 @@ def simulate(
     return execute(prepared, watch=watch, threads=threads, partial=partial)
 
 
+@simulation()
 def execute(
     prepared: PreparedScenario,
     *,

@@ -189,6 +189,18 @@ def test_moved_inputs_are_accepted(healthy: Path, moved: Path) -> None:
     assert (checked.outcome, checked.differences) == ("stands", [])
 
 
+def test_diagnosis_within_a_budget_cannot_be_repeated(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = json.loads((folder / REQUEST_FILE).read_text())
+    request["options"]["budget"] = "60 s"
+    (folder / REQUEST_FILE).write_text(json.dumps(request))
+    forge(folder)
+    code, text = screen(capsys, folder)
+    assert code == 3
+    assert "it was limited to 60 s" in text
+
+
 def test_other_version_cannot_repeat(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / MANIFEST).unlink()
     write_manifest(folder, "0.0.1")

@@ -172,7 +172,9 @@ def search(
     search = CableSearch(
         trials, suspects, fabric.link_reverse, partial(parallel_links, fabric), ahead
     )
-    tried = [*search.screen(), *search.refine()]
+    search.screen()
+    search.refine()
+    tried = search.latest()
     hypotheses = [Hypothesis(MACHINE, trial.outcome, trial.cables) for trial in tried]
     others = at_other_rates(hypotheses, model, prior)
     posterior = Posterior([Hypothesis(MACHINE, healthy), *hypotheses, *others], model, prior)
@@ -564,7 +566,9 @@ def test_no_rate_below_a_served_one_is_tried(served: float) -> None:
     prior = Prior(4, fabric.link_reverse, served_gbps=served_gbps, sound=none)
     trials = trials_of(predict, model, prior, healthy, fabric)
     search = CableSearch(trials, [0, 2, 4, 6], fabric.link_reverse)
-    trials_made = [*search.screen(), *search.refine()]
+    search.screen()
+    search.refine()
+    trials_made = search.latest()
     assert min(tried[0]) < 20.0
     # The other direction of the cable is slow alone, if it is.
     both = [

@@ -33,7 +33,7 @@ def tried(
         seen.append(draw)
         return Outcome(round(elapsed(draw.load)), {"spread": 0.01})
 
-    return try_unknown_job(simulate, draws(), ALONE, measured), seen
+    return list(try_unknown_job(simulate, draws(), ALONE, measured)), seen
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
@@ -54,7 +54,7 @@ def test_the_number_of_simulations_is_limited() -> None:
         seen.append(draw)
         return Outcome(round(ALONE + 900 * draw.load**3), {})
 
-    trials = try_unknown_job(simulate, draws(), ALONE, MEASURED, more=lambda: len(seen) < 8)
+    trials = list(try_unknown_job(simulate, draws(), ALONE, MEASURED, more=lambda: len(seen) < 8))
     assert len(seen) == 8
     assert 1 < len(trials) < DRAWS
 
