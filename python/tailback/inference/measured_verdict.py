@@ -40,6 +40,7 @@ from tailback.inference.decision import (
     decide,
     fault_share,
     with_lossy_costs,
+    with_model_error,
 )
 from tailback.inference.decision import COMPUTATION as CONCEALING
 from tailback.inference.error_model import ErrorModel
@@ -52,6 +53,7 @@ from tailback.inference.measured_costs import (
     costs_of_causes,
     with_cost_together,
     with_interval,
+    with_noise_in_calls,
     with_unknown_timing,
 )
 from tailback.inference.measured_remedy import NOT_OF_THE_NETWORK, advised, of_measured, remedy_for
@@ -104,7 +106,16 @@ def explain(
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
-    decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
+    decision = decide(
+        costs,
+        ensemble,
+        _validity(summary),
+        further.interruptions,
+        summary.change,
+        lossy=summary.lossy,
+    )
+    costs = with_noise_in_calls(costs, *summary.noise_in_calls_ps, measured.elapsed_ps)
+    costs = with_model_error(costs, measured.elapsed_ps, lossy=summary.lossy)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -405,6 +416,7 @@ def _parts(
         parts[wording.REMAINDER] = bars["observed"].delta_ps if "observed" in bars else 0
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["slow links"] = parts.get("slow links", 0) + summary.slow_more_ps
+    parts[wording.NOISE_IN_CALLS] = summary.noise_in_calls_ps[0]
     parts["other traffic"] = parts.get("other traffic", 0) + summary.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())
