@@ -375,12 +375,14 @@ def with_noise_in_calls(
         most_ps: The most that is credible.
         elapsed_ps: The measured time.
     """
+    said = f"; {wording.noise_in_calls(mean_ps)}" if mean_ps >= FAULT * elapsed_ps else ""
     made = [
         cost.model_copy(
             update={
                 "ps": cost.ps + mean_ps,
                 "high_ps": cost.high_ps + max(most_ps, mean_ps),
                 "share": min((cost.ps + mean_ps) / max(elapsed_ps, 1), 1.0),
+                "evidence": f"{cost.evidence}{said}",
             }
         )
         if cost.cause == "noise"

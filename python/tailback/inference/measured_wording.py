@@ -60,6 +60,11 @@ def uneven_tables(deviation: float) -> str:
     )
 
 
+def noise_in_calls(ps: int) -> str:
+    """Evidence for noise that looks like communication, as a clause."""
+    return f"{format_time(ps)} of it inside calls, where it looks like communication"
+
+
 def waits_for_computation(cause: str) -> str:
     """Evidence for imbalance or noise."""
     return f"{_COMPUTATION[cause]}, and the others wait"

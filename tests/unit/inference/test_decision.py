@@ -98,6 +98,7 @@ def test_noise_in_calls_adds_to_computation() -> None:
     assert decided(cost("noise", 0.03)).cause == "healthy"
     assert decided(cost("noise", 0.03), alternatives=(noisy,)).cause == "noise"
     (added,) = with_noise_in_calls([cost("noise", 0.03)], S // 5, S // 4, S)
+    assert "inside calls" in added.evidence
     assert (added.ps, added.low_ps, added.high_ps) == (23 * S // 100, 3 * S // 100, 28 * S // 100)
     assert with_noise_in_calls([cost("pattern", 0.1)], S // 5, S // 4, S) == [cost("pattern", 0.1)]
 
