@@ -106,14 +106,7 @@ def explain(
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
-    decision = decide(
-        costs,
-        ensemble,
-        _validity(summary),
-        further.interruptions,
-        summary.change,
-        lossy=summary.lossy,
-    )
+    decision = _decided(costs, ensemble, further, summary)
     costs = with_noise_in_calls(costs, *summary.noise_in_calls_ps, measured.elapsed_ps)
     costs = with_model_error(costs, measured.elapsed_ps, lossy=summary.lossy)
     explanation = Explanation(
@@ -172,6 +165,20 @@ def explain(
     proved = advise(explained) if other else diagnosis.remedy
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
+
+
+def _decided(
+    costs: Sequence[Cost], ensemble: Ensemble, further: FurtherCosts, summary: EvidenceSummary
+) -> Decision:
+    """The verdict of the ensemble."""
+    return decide(
+        costs,
+        ensemble,
+        _validity(summary),
+        further.interruptions,
+        summary.change,
+        lossy=summary.lossy,
+    )
 
 
 def _findings(

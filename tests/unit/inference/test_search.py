@@ -205,7 +205,7 @@ def test_a_uniformly_slower_network_has_no_slow_link(
     assert posterior.unexplained > 0.9 and posterior.of_cause("slow-link") < 0.1
 
 
-def test_a_cable_no_better_than_all_links_is_not_slow(
+def test_cables_no_better_than_all_are_healthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Where one rank sends nearly all, its cable explains what all links explain.
