@@ -107,8 +107,7 @@ def explain(
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = _decided(costs, ensemble, further, summary)
-    costs = with_noise_in_calls(costs, *summary.noise_in_calls_ps, measured.elapsed_ps)
-    costs = with_model_error(costs, measured.elapsed_ps, lossy=summary.lossy)
+    costs = _in_full(costs, measured, summary)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -179,6 +178,12 @@ def _decided(
         summary.change,
         lossy=summary.lossy,
     )
+
+
+def _in_full(costs: Sequence[Cost], measured: Measured, summary: EvidenceSummary) -> list[Cost]:
+    """The costs with noise inside calls, and with the model's error in their ranges."""
+    noisy = with_noise_in_calls(costs, *summary.noise_in_calls_ps, measured.elapsed_ps)
+    return with_model_error(noisy, measured.elapsed_ps, lossy=summary.lossy)
 
 
 def _findings(
