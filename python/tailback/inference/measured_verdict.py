@@ -107,7 +107,6 @@ def explain(
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = _decided(costs, ensemble, further, summary)
-    costs = _in_full(costs, measured, summary)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -121,9 +120,10 @@ def explain(
         port_events=list(summary.port_events),
         suspect_links=_suspect_links(summary, costs),
     )
+    explanation = _in_full(explanation, measured, summary)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
-    main = next((cost for cost in costs if cost.cause == cause), None)
+    main = next((cost for cost in explanation.costs if cost.cause == cause), None)
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, summary, decision)
@@ -151,7 +151,7 @@ def explain(
             "headline": headline,
             "confidence": sure,
             "chances": dict(decision.chances),
-            "findings": _findings(cause, diagnosis, costs, shown),
+            "findings": _findings(cause, diagnosis, explanation.costs, shown),
             "explanation": explanation,
             "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
             "not_explained_ps": not_explained_ps,
@@ -180,10 +180,12 @@ def _decided(
     )
 
 
-def _in_full(costs: Sequence[Cost], measured: Measured, summary: EvidenceSummary) -> list[Cost]:
-    """The costs with noise inside calls, and with the model's error in their ranges."""
-    noisy = with_noise_in_calls(costs, *summary.noise_in_calls_ps, measured.elapsed_ps)
-    return with_model_error(noisy, measured.elapsed_ps, lossy=summary.lossy)
+def _in_full(explanation: Explanation, measured: Measured, summary: EvidenceSummary) -> Explanation:
+    """The explanation with noise inside calls, and the model's error, in the ranges of costs."""
+    noise, elapsed = summary.noise_in_calls_ps, measured.elapsed_ps
+    noisy = with_noise_in_calls(explanation.costs, *noise, elapsed)
+    costs = with_model_error(noisy, elapsed, lossy=summary.lossy)
+    return explanation.model_copy(update={"costs": costs})
 
 
 def _findings(
