@@ -84,6 +84,9 @@ def diagnosis_lines(
         lines += _about_times(diagnosis)
     elif diagnosis.confidence <= 0 and explanation is None:
         lines += wrap(_how_sure(diagnosis))
+        lines += _lacking(diagnosis)
+    if diagnosis.captured and not verbose:
+        lines += wrap(diagnosis.times_from)
     lines += _remedy(diagnosis, folder, rank_files, verbose=verbose)
     asked = explanation.next_measurement if explanation is not None else None
     if asked is not None and (verbose or diagnosis.cause == "undetermined"):
@@ -126,9 +129,14 @@ def _about_times(diagnosis: Diagnosis) -> list[str]:
             times.insert(0, f"{diagnosis.times} {format_time(diagnosis.modelled_ps)}")
         lines += wrap("; ".join(times))
         lines += wrap(diagnosis.times_from)
-    if diagnosis.not_recorded:
-        lines += wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")
-    return lines
+    return lines + _lacking(diagnosis)
+
+
+def _lacking(diagnosis: Diagnosis) -> list[str]:
+    """What the recording lacks."""
+    if not diagnosis.not_recorded:
+        return []
+    return wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")
 
 
 def _notes(diagnosis: Diagnosis) -> list[str]:

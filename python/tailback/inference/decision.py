@@ -79,6 +79,7 @@ class Alternative:
             takes longer for an unknown reason; otherwise the difference is model error.
         concealed: Probability that a fault which was not found costs more than the time that is
             missing, because ranks that wait for the computation of others conceal it.
+        noise_ps: Time that interruptions inside calls take, ps.
     """
 
     log_weight: float
@@ -86,6 +87,7 @@ class Alternative:
     hidden_ps: Mapping[str, int] = field(default_factory=dict)
     unexplained: bool = False
     concealed: float = 0.0
+    noise_ps: int = 0
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,8 @@ def decide(
     validity: Mapping[str, float] | None = None,
     interruptions: Interruptions | None = None,
     change: ChangeOverTime | None = None,
+    *,
+    lossy: bool = False,
 ) -> Decision:
     """Draw the ensemble and return its verdict.
 
@@ -176,12 +180,15 @@ def decide(
         interruptions: Interruptions in every computation, which are noise; defaults to none.
         change: A part of the run in which calls take longer than the expected run explains: a fault
             that was not found.
+        lossy: Whether queues drop packets. Then computation hides behind retransmissions at times
+            that nothing shows, so it costs less than said by up to the error of the time.
     """
     rng = np.random.default_rng(SEED)
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
     names = _names(costs, ensemble.alternatives)
     hidden_noise = (interruptions or Interruptions.none()).draw(rng, DRAWS)
-    if hidden_noise.any():
+    in_calls = np.array([each.noise_ps for each in ensemble.alternatives]) / ensemble.elapsed_ps
+    if hidden_noise.any() or in_calls.any():
         names = list(dict.fromkeys([*names, "noise"]))
     stated = {cost.cause: cost for cost in costs}
     concealed = np.array([alternative.concealed for alternative in ensemble.alternatives])[member]
@@ -199,7 +206,11 @@ def decide(
         )
         scale = 1.0 if name in MEASURED else ensemble.scale / ensemble.mean_scale
         mean = (shares * scale)[member]
-        mean = np.maximum(mean, hidden_noise) if name == "noise" else mean
+        if name == "noise":
+            mean = np.maximum(mean, hidden_noise) + in_calls[member]
+        if name in COMPUTATION and lossy:
+            hides = LOSSY_TIME_ERROR * np.abs(rng.standard_normal(DRAWS))
+            mean = np.maximum(mean - hides * (1.0 - mean), 0.0)
         if name in COMPUTATION:
             behind += part * mean
             mean = (1.0 - part) * mean
@@ -262,6 +273,33 @@ def _spread(stated: Cost | None) -> float:
         return 0.0
     total = stated.ps / stated.share
     return (stated.high_ps - stated.low_ps) / (2 * 1.96 * total)
+
+
+# --- errors of costs -------------------------------------------------------------------------
+
+
+def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> list[Cost]:
+    """Costs with 95 % intervals that include the error of the model, as the verdict does.
+
+    How long ranks compute is measured, so costs of computation have no error in proportion, except
+    where queues drop packets: what they cost there hides behind retransmissions.
+
+    Args:
+        costs: Cost of each cause, with its range over simulations.
+        elapsed_ps: The measured time.
+        lossy: Whether queues drop packets.
+    """
+    out = []
+    for cost in costs:
+        least, most = float(cost.low_ps), float(cost.high_ps)
+        relative = 0.0 if cost.cause in COMPUTATION else RELATIVE_COST_ERROR
+        half = 1.96 * math.hypot(COST_ERROR * elapsed_ps, relative * cost.ps)
+        least, most = min(least, cost.ps - half), max(most, cost.ps + half)
+        if lossy and cost.cause in COMPUTATION:
+            least = min(least, elapsed_ps - _SPREAD * (elapsed_ps - cost.ps))
+        low, high = max(round(least), 0), min(round(most), max(elapsed_ps, cost.high_ps))
+        out.append(cost.model_copy(update={"low_ps": low, "high_ps": high}))
+    return out
 
 
 # --- costs where queues drop packets -----------------------------------------------------------

@@ -36,6 +36,7 @@ class EvidenceSummary:
         port_events: What ports counted of errors, pauses, marks and losses.
         unknown_timing: Probability that a cable with errors delays messages at other times than
             was simulated, so that it may cost less than the simulation says.
+        noise_in_calls_ps: Time that interruptions inside calls take, ps: mean and most.
         suspect_links: Suspect links, before the costs of slow links are known.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         alternatives: The hypotheses, that of the expected run first; empty if none were compared.
@@ -74,6 +75,7 @@ class EvidenceSummary:
     sampled_links: tuple[SampledLink, ...] = ()
     port_events: tuple[PortEvents, ...] = ()
     unknown_timing: float = 0.0
+    noise_in_calls_ps: tuple[int, int] = (0, 0)
     suspect_links: tuple[SuspectLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0
@@ -102,5 +104,6 @@ class EvidenceSummary:
 
     @property
     def added_ps(self) -> int:
-        """Cost of other traffic and of slow links beyond that in the expected run."""
-        return self.unknown_job_ps + self.others_more_ps + self.slow_more_ps
+        """Cost of other traffic, slow links and noise beyond that in the expected run."""
+        hidden = self.unknown_job_ps + self.others_more_ps + self.slow_more_ps
+        return hidden + self.noise_in_calls_ps[0]

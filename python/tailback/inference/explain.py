@@ -167,6 +167,7 @@ def add_evidence(
         sizes=FaultSizes(space, posterior),
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
+        noise_in_calls_ps=posterior.noise_in_calls_ps,
     )
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(
@@ -217,6 +218,7 @@ def _suspect_links(
         space.hypotheses,
         frozenset(machine.slow),
         np.asarray(fabric.link_gbps, np.float64),
+        space.noise_in_calls_ps.get(machine.name, 0),
     )
     sent = link_totals(space.alone(machine.name, None, with_others=False), "bytes")
     lacking = posterior.model.missing_share(expected.elapsed_ps)
@@ -312,7 +314,7 @@ def _summary(
     ]
     whose, shown = space.others.whose, space.others.shown
     busy = _slow_busy_ps(space, best)
-    more = more_by_load_ps(busy, space.inside_ps, best.outcome.elapsed_ps)
+    more = more_by_load_ps(busy, space.inside_ps, best.simulated_ps)
     alternatives = _alternatives(space, posterior, more, _others_busy_ps(space, sent))
     job = _unknown_job(space, posterior)
     evidence = space.evidence
@@ -401,11 +403,13 @@ def _alternatives(
                 key = machine, hypothesis.places(posterior.reverse)
                 hidden["other-traffic"] += together.get(key, 0)
         concealed = posterior.hidden_among_simulated if hypothesis.unsimulated else 0.0
-        elapsed += more_ps
+        elapsed += more_ps + hypothesis.noise_ps
         if "other-traffic" in hidden:
             waiting = more_by_load_ps(busy_ps, space.inside_ps, elapsed)
             elapsed, hidden["other-traffic"] = elapsed + waiting, hidden["other-traffic"] + waiting
-        alternative = Alternative(weighed.log_weight, elapsed, hidden, unexplained, concealed)
+        alternative = Alternative(
+            weighed.log_weight, elapsed, hidden, unexplained, concealed, hypothesis.noise_ps
+        )
         out.insert(0 if hypothesis is best else len(out), (weighed.probability, alternative))
     return out
 
@@ -429,14 +433,14 @@ def _costs_together(space: HypothesisSpace, posterior: Posterior) -> dict[Hashab
         cables_only = space.simulated(machine.prepared, hypothesis.slow).elapsed_ps
         beside = space.alone(machine.name, hypothesis.bursts).elapsed_ps
         without = space.alone(machine.name, None, with_others=False).elapsed_ps
-        out[key] = hypothesis.outcome.elapsed_ps - cables_only - (beside - without)
+        out[key] = hypothesis.simulated_ps - cables_only - (beside - without)
     return out
 
 
 def _simulated_ps(space: HypothesisSpace, posterior: Posterior, hypothesis: Hypothesis) -> int:
     """Simulated time of a hypothesis, ps; without its slow cables where they are not named."""
     if posterior.is_named(hypothesis):
-        return hypothesis.outcome.elapsed_ps
+        return hypothesis.simulated_ps
     return space.alone(hypothesis.machine, hypothesis.bursts).elapsed_ps
 
 
@@ -498,7 +502,7 @@ def _range(posterior: Posterior) -> tuple[int, int]:
     """How much less and more time the run may take, depending on the bursts of other traffic."""
     best = posterior.best
     times = [
-        weighed.hypothesis.outcome.elapsed_ps - best.outcome.elapsed_ps
+        weighed.hypothesis.simulated_ps - best.simulated_ps
         for weighed in posterior.credible()
         if weighed.hypothesis.machine == best.machine
         and weighed.hypothesis.slow == best.slow

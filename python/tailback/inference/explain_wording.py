@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from tailback.calibration.estimates import FittedValue
@@ -208,7 +208,12 @@ def ruled_out_coarsely(ranking: CoarseRanking) -> str:
 def slow_anywhere(cables: int, slowdowns: Sequence[SlowerMachine]) -> str:
     """What may be slow: one of many cables, or all of the machine."""
     each = [f"any one of {cables} slow cables"] if cables else []
-    return f"{' or '.join([*each, *map(_slower, slowdowns)])} would explain it"
+    return f"{' or '.join([*each, *_each_slower(slowdowns)])} would explain it"
+
+
+def _each_slower(slowdowns: Iterable[SlowerMachine]) -> list[str]:
+    """The ways in words; those that differ by less than words say are one."""
+    return list(dict.fromkeys(map(_slower, slowdowns)))
 
 
 def _slower(way: SlowerMachine) -> str:
@@ -221,7 +226,7 @@ def slower_machine(slowdowns: Sequence[SlowerMachine]) -> str:
     """What to check if the model agrees with a machine that is slower in these ways."""
     return (
         "the rates and delays that the machine really has: with "
-        f"{' or '.join(map(_slower, slowdowns))} the model agrees with the times of calls (wrong "
+        f"{' or '.join(_each_slower(slowdowns))} the model agrees with the times of calls (wrong "
         f"rates in {option('fabric')}, TCP in place of RDMA, or a clock of another unit); measure "
         "one pair of hosts (ib_write_bw, iperf3), or fit them with tailback calibrate"
     )

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import Floats
 from tailback.diagnosis.cable_search import Outcome
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.error_model import ErrorModel
@@ -97,6 +98,7 @@ class Hypothesis:
         alone_ps: Time of the run without its hidden causes, ps; None if it has none.
         slower: How the whole machine is slower than modelled; None if it is not.
         unsimulated: A fault that no hypothesis contains, and that would agree with the evidence.
+        noise_ps: Part of the time that interruptions inside calls take, which no simulation has.
     """
 
     machine: MachineName
@@ -110,6 +112,12 @@ class Hypothesis:
     alone_ps: int | None = None
     slower: SlowerMachine | None = None
     unsimulated: bool = False
+    noise_ps: int = 0
+
+    @property
+    def simulated_ps(self) -> int:
+        """Its time without interruptions inside calls, ps."""
+        return self.outcome.elapsed_ps - self.noise_ps
 
     @property
     def cause(self) -> str:
@@ -120,9 +128,8 @@ class Hypothesis:
 
     def hidden_share(self, model: ErrorModel) -> float:
         """Share of the measured time that the slow cables or the unknown job cost."""
-        elapsed = self.outcome.elapsed_ps
-        alone = elapsed if self.alone_ps is None else self.alone_ps
-        return max(elapsed - alone, 0) / model.measured_ps
+        alone = self.simulated_ps if self.alone_ps is None else self.alone_ps
+        return max(self.simulated_ps - alone, 0) / model.measured_ps
 
     def places(self, reverse: NDArray[np.uint32]) -> tuple[Hashable, ...]:
         """Its slow cables without their rates, and the direction if only one is slow."""
@@ -221,6 +228,17 @@ def log_cost(share: float, mean: float, model: ErrorModel) -> float:
     return math.log(math.sqrt(2.0 * math.pi) * model.time_error / mean) - share / mean
 
 
+def log_spread(width: float | Floats, model: ErrorModel) -> Floats:
+    """Logarithm of the prior of a time that is uniformly distributed over a range.
+
+    Args:
+        width: Logarithm of the longest time over the shortest.
+        model: The error model.
+    """
+    spread = np.log(math.sqrt(2.0 * math.pi) * model.time_error / np.asarray(width, np.float64))
+    return np.asarray(np.minimum(spread, 0.0), np.float64)
+
+
 def log_unexplained(off: float, model: ErrorModel) -> float:
     """Logarithm of the prior of a fault that no search finds.
 
@@ -247,7 +265,8 @@ class Posterior:
             score = log_probability(hypothesis, model, prior)
             job = hypothesis.job and (hypothesis.job.seed, hypothesis.job.place)
             slower = hypothesis.slower and hypothesis.slower.kind
-            free = (job, hypothesis.otherwise, hypothesis.unexplained, slower)
+            noisy = hypothesis.noise_ps > 0
+            free = (job, hypothesis.otherwise, hypothesis.unexplained, slower, noisy)
             key = (hypothesis.machine, hypothesis.places(prior.reverse), hypothesis.bursts, *free)
             if key not in best or score > best[key][0]:
                 best[key] = score, hypothesis
@@ -280,13 +299,16 @@ class Posterior:
         # Of the arrangements of counted traffic, a credible one with about the mean cost.
         weight = sum(weighed.probability for weighed in same)
         mean = (
-            sum(weighed.probability * weighed.hypothesis.outcome.elapsed_ps for weighed in same)
-            / weight
+            sum(weighed.probability * weighed.hypothesis.simulated_ps for weighed in same) / weight
         )
-        as_simulated = [weighed for weighed in same if not weighed.hypothesis.otherwise] or same
+        as_simulated = [
+            weighed
+            for weighed in same
+            if not (weighed.hypothesis.otherwise or weighed.hypothesis.noise_ps)
+        ]
         return min(
-            _credible(as_simulated),
-            key=lambda weighed: abs(weighed.hypothesis.outcome.elapsed_ps - mean),
+            _credible(as_simulated or same),
+            key=lambda weighed: abs(weighed.hypothesis.simulated_ps - mean),
         ).hypothesis
 
     @property
@@ -365,6 +387,13 @@ class Posterior:
             for weighed in self.weighed
             if weighed.hypothesis.unsimulated and weighed.hypothesis.otherwise
         )
+
+    @property
+    def noise_in_calls_ps(self) -> tuple[int, int]:
+        """Time that interruptions inside calls take, ps: mean, and the most that is credible."""
+        mean = sum(weighed.probability * weighed.hypothesis.noise_ps for weighed in self.weighed)
+        most = max((weighed.hypothesis.noise_ps for weighed in self.credible()), default=0)
+        return round(mean), most
 
     @property
     def hidden_among_simulated(self) -> float:
@@ -537,8 +566,7 @@ def came_otherwise(
     measured, longest = model.measured_ps, 2 * most - without_ps
     if not without_ps < measured <= longest:
         return []
-    width = math.log(longest / without_ps)
-    spread = min(math.log(math.sqrt(2.0 * math.pi) * model.time_error / width), 0.0)
+    spread = float(log_spread(np.log(longest / without_ps), model))
     return [
         replace(
             hypothesis,
@@ -548,6 +576,39 @@ def came_otherwise(
         )
         for hypothesis in arrangements
     ]
+
+
+def with_interruptions(
+    simulated: Sequence[Hypothesis], most_ps: Mapping[MachineName, int], model: ErrorModel
+) -> list[Hypothesis]:
+    """Hypotheses in which interruptions inside calls cost what the measured time implies.
+
+    A rank that is interrupted inside a call does not go on with its messages, which looks like
+    communication. Whether that delays anybody depends on who waits for it: the cost is uniformly
+    distributed up to the largest one.
+
+    Args:
+        simulated: Simulated hypotheses.
+        most_ps: The largest cost with each machine model, ps.
+        model: The error model.
+    """
+    target_ps = round(model.measured_ps / model.usual_ratio)
+    out = []
+    for hypothesis in simulated:
+        elapsed, most = hypothesis.outcome.elapsed_ps, most_ps.get(hypothesis.machine, 0)
+        added = min(target_ps - elapsed, most)
+        if added <= 0 or hypothesis.slower is not None:
+            continue
+        spread = float(log_spread(np.log1p(most / max(elapsed, 1)), model))
+        out.append(
+            replace(
+                hypothesis,
+                outcome=replace(hypothesis.outcome, elapsed_ps=elapsed + added),
+                noise_ps=added,
+                log_prior=hypothesis.log_prior + spread,
+            )
+        )
+    return out
 
 
 def unsimulated_faults(

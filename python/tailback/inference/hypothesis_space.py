@@ -32,6 +32,7 @@ from tailback.inference.hypotheses import (
     over_arrangements,
     unsimulated_faults,
     untried_faults,
+    with_interruptions,
 )
 from tailback.inference.machine_models import (
     OTHER_ROUTING,
@@ -56,6 +57,7 @@ from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import forwarded_links
+from tailback.traffic.computation import without_noise
 
 BURSTS = (None, 4, 8, 16, 32, 64)
 """Bursts per counter window with which counted traffic of other jobs is simulated: counters give
@@ -113,6 +115,8 @@ class HypothesisSpace:
     """Rankings of suspected cables in coarse packets."""
     job_spread: float = 0.0
     """Mean misfit in the spread of sends between unknown jobs that cost about the same."""
+    noise_in_calls_ps: dict[MachineName, int] = field(default_factory=dict)
+    """The most that interruptions inside calls cost with each machine model."""
     predictions: PredictionCache = field(default_factory=PredictionCache)
     """Runs without hidden causes, outcomes with one and sensitivities to engine settings."""
     _weighed: tuple[_State, Posterior] | None = None
@@ -140,7 +144,7 @@ class HypothesisSpace:
     def posterior(self) -> Posterior:
         """Probabilities of all hypotheses simulated so far."""
         state: _State = (
-            (self.job_spread, steps_left_out()),
+            (self.job_spread, tuple(self.noise_in_calls_ps.items()), steps_left_out()),
             [*self.machines.values(), *self.hypotheses],
         )
         if self._weighed is None or not _is_same(self._weighed[0], state):
@@ -194,7 +198,8 @@ class HypothesisSpace:
                 cables, without_causes, model, prior, self._log_lateness, self._widest()
             ),
         ]
-        return Posterior([*simulated, *otherwise, *others], model, prior)
+        noisy = with_interruptions(simulated, self.noise_in_calls_ps, model)
+        return Posterior([*simulated, *otherwise, *others, *noisy], model, prior)
 
     def _untried_places(self, model: ErrorModel, prior: Prior) -> float:
         """Number of places not tried for lack of time at which a cause would agree; 0 with all.
@@ -405,6 +410,31 @@ class HypothesisSpace:
 
         conditions = machine.conditions.with_change("settings", slow)
         return self.predictions.find_or(conditions, simulate)
+
+    def add_noise_in_calls(self) -> None:
+        """Let every hypothesis have interruptions inside calls, as computations show them.
+
+        They take the same share of calls as of computations, and each delays others at most as
+        much: a repetition in a call is not told from one that waits.
+        """
+        computing = self.measured.measured.part("computation")
+        calling = max(self.inside_ps - computing, 0)
+        for name, machine in self.machines.items():
+            noise = max(
+                self.alone(name, None, with_others=False).elapsed_ps - self._quiet(machine), 0
+            )
+            self.noise_in_calls_ps[name] = round(noise * calling / max(computing, 1))
+
+    def _quiet(self, machine: MachineModel) -> int:
+        """Time of our job alone with every computation at its undisturbed time, ps."""
+
+        def simulate() -> tuple[int, bool]:
+            quiet = without_noise(machine.prepared.observed.program)
+            evaluate = make_simulation(machine.prepared, threads=self.threads)
+            run = evaluate(Change(slow=machine.slow, program=quiet))
+            return run.elapsed_ps, run.adapters_shared
+
+        return self.predictions.find_or(machine.conditions.with_change("quiet"), simulate)
 
     def outcome_of(self, machine: MachineModel, run: Run) -> Outcome:
         """Prediction of a simulation with this machine model."""

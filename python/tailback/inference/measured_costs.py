@@ -364,6 +364,34 @@ def with_unknown_timing(costs: Sequence[Cost], probability: float, elapsed_ps: i
     ]
 
 
+def with_noise_in_calls(
+    costs: Sequence[Cost], mean_ps: int, most_ps: int, elapsed_ps: int
+) -> list[Cost]:
+    """Costs where interruptions inside calls add to those of computations, largest first.
+
+    Args:
+        costs: Cost of each cause.
+        mean_ps: Time that interruptions inside calls take, ps.
+        most_ps: The most that is credible.
+        elapsed_ps: The measured time.
+    """
+    said = f"; {wording.noise_in_calls(mean_ps)}" if mean_ps >= FAULT * elapsed_ps else ""
+    made = [
+        cost.model_copy(
+            update={
+                "ps": cost.ps + mean_ps,
+                "high_ps": cost.high_ps + max(most_ps, mean_ps),
+                "share": min((cost.ps + mean_ps) / max(elapsed_ps, 1), 1.0),
+                "evidence": f"{cost.evidence}{said}",
+            }
+        )
+        if cost.cause == "noise"
+        else cost
+        for cost in costs
+    ]
+    return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+
+
 def with_interval(costs: Sequence[Cost], half_ps: int, most_ps: int) -> list[Cost]:
     """Costs whose range includes the interval of extrapolated steps.
 

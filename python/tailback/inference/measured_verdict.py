@@ -43,6 +43,7 @@ from tailback.inference.decision import (
     decide,
     fault_share,
     with_lossy_costs,
+    with_model_error,
 )
 from tailback.inference.decision import COMPUTATION as CONCEALING
 from tailback.inference.error_model import ErrorModel
@@ -55,6 +56,7 @@ from tailback.inference.measured_costs import (
     costs_of_causes,
     with_cost_together,
     with_interval,
+    with_noise_in_calls,
     with_unknown_timing,
 )
 from tailback.inference.measured_remedy import (
@@ -115,8 +117,7 @@ def explain(
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
     not_explained_ps = measured.elapsed_ps - outside - expected
-    decision = decide(costs, ensemble, _validity(summary), further.interruptions, summary.change)
-    costs = with_gain_as_cost(costs, decision.cause, diagnosis.remedy, measured, summary)
+    decision = _decided(costs, ensemble, further, summary)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -130,9 +131,10 @@ def explain(
         port_events=list(summary.port_events),
         suspect_links=_suspect_links(summary, costs),
     )
+    explanation = _in_full(explanation, measured, summary, decision.cause, diagnosis.remedy)
     cause: Cause = decision.cause  # type: ignore[assignment]
     sure = decision.confidence
-    main = next((cost for cost in costs if cost.cause == cause), None)
+    main = next((cost for cost in explanation.costs if cost.cause == cause), None)
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
     headline = _headline(cause, main, measured, explanation, summary, decision)
@@ -160,7 +162,7 @@ def explain(
             "headline": headline,
             "confidence": sure,
             "chances": dict(decision.chances),
-            "findings": _findings(cause, diagnosis, costs, shown),
+            "findings": _findings(cause, diagnosis, explanation.costs, shown),
             "explanation": explanation,
             "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
             "not_explained_ps": not_explained_ps,
@@ -173,6 +175,38 @@ def explain(
     proved = advise(explained if other else diagnosis, saves_of_measured(measured, summary))
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
+
+
+def _decided(
+    costs: Sequence[Cost], ensemble: Ensemble, further: FurtherCosts, summary: EvidenceSummary
+) -> Decision:
+    """The verdict of the ensemble."""
+    return decide(
+        costs,
+        ensemble,
+        _validity(summary),
+        further.interruptions,
+        summary.change,
+        lossy=summary.lossy,
+    )
+
+
+def _in_full(
+    explanation: Explanation,
+    measured: Measured,
+    summary: EvidenceSummary,
+    cause: str,
+    remedy: Remedy | None,
+) -> Explanation:
+    """The explanation with noise inside calls, and the model's error, in the ranges of costs.
+
+    That of a placement at fault is the gain of the best one.
+    """
+    noise, elapsed = summary.noise_in_calls_ps, measured.elapsed_ps
+    noisy = with_noise_in_calls(explanation.costs, *noise, elapsed)
+    costs = with_model_error(noisy, elapsed, lossy=summary.lossy)
+    costs = with_gain_as_cost(costs, cause, remedy, measured, summary)
+    return explanation.model_copy(update={"costs": costs})
 
 
 def _findings(
@@ -424,6 +458,7 @@ def _parts(
         parts[wording.REMAINDER] = observed + saved
     parts["routing"] = parts.get("routing", 0) + further.routing_mean_ps
     parts["slow links"] = parts.get("slow links", 0) + summary.slow_more_ps
+    parts[wording.NOISE_IN_CALLS] = summary.noise_in_calls_ps[0]
     parts["other traffic"] = parts.get("other traffic", 0) + summary.unknown_job_ps - surplus
     parts = {name: ps for name, ps in parts.items() if ps}
     parts[wording.UNEXPLAINED] = measured.elapsed_ps - sum(parts.values())

@@ -19,6 +19,7 @@ OUTSIDE_MODEL: Final = "set-up, end and calls without data"
 COMPUTATION: Final = "computation (mean over ranks)"
 DEPENDENCIES: Final = "dependencies between ranks"
 BOUND_BY_PROGRAM: Final = "imbalance, late partners and adapters at line rate"
+NOISE_IN_CALLS: Final = "interruptions inside calls"
 REMAINDER: Final = "remainder of the model"
 UNEXPLAINED: Final = "not explained"
 """Names of the parts of the measured time that are not bars of the waterfall."""
@@ -57,6 +58,11 @@ def uneven_tables(deviation: float) -> str:
         "the forwarding tables put far more destinations on some up-links of a leaf switch than on "
         f"others (mean deviation {percent(deviation)})"
     )
+
+
+def noise_in_calls(ps: int) -> str:
+    """Evidence for noise that looks like communication, as a clause."""
+    return f"{format_time(ps)} of it inside calls, where it looks like communication"
 
 
 def waits_for_computation(cause: str) -> str:

@@ -168,6 +168,8 @@ class ExplanationSearch:
         self._look_for_jobs_beside_other_adapters()
         if self._routing_is_open(round_robin):
             self._try_other_routing(round_robin, len(scenarios))
+        # Only then: what noise may explain, too, is searched for all the same.
+        self.space.add_noise_in_calls()
         return self.space.posterior()
 
     @property
@@ -208,16 +210,14 @@ class ExplanationSearch:
     def _try_slower_machine(self, machine: MachineModel) -> None:
         """Add a machine whose links or delays are all slower than stated.
 
-        All evidence must agree with it. Delays that the scenario states are taken as known.
+        Where one rank sends or receives nearly all, its cable explains what they explain, and only
+        the evidence tells them apart. Delays that the scenario states are taken as known.
         """
         bursts = self.space.likely_bursts(machine)
         alone = self.space.alone(machine.name, bursts).elapsed_ps
         if not self.space.is_open or alone >= self.space.inside_ps:
             return
-        prepared, model = (
-            self.space.others.add_to(machine.prepared, bursts),
-            self.space.posterior().model,
-        )
+        prepared = self.space.others.add_to(machine.prepared, bursts)
         evaluate = make_simulation(prepared, threads=self.space.threads)
 
         def predict(change: Change) -> Outcome:
@@ -232,10 +232,9 @@ class ExplanationSearch:
                 (SlowerMachine(delays=factor), outcome)
                 for factor, outcome in longer_delays(alone, self.space.inside_ps, predict)
             ]
-        for slower, outcome in tried:
-            if model.kinds and model.agrees(outcome):
-                self.space.add(machine, outcome, machine.slow, bursts)
-                self.space.hypotheses[-1] = replace(self.space.hypotheses[-1], slower=slower)
+        for slower, outcome in tried if self.space.posterior().model.kinds else ():
+            self.space.add(machine, outcome, machine.slow, bursts)
+            self.space.hypotheses[-1] = replace(self.space.hypotheses[-1], slower=slower)
 
     def _try_cables_in_series(self) -> None:
         """Try the links that carry the same messages as the most probable slow one, too.

@@ -39,6 +39,7 @@ from tailback.inference.hypotheses import (
     Prior,
     Weighed,
     log_probability,
+    log_spread,
 )
 from tailback.log_probability import log_sum
 from tailback.port_counters.findings.port_events import normal_name
@@ -239,6 +240,7 @@ class CableCosts:
         hypotheses: All that were simulated.
         known_slow: Slow cables that counters show, of the most probable machine model.
         nominal: Rates of the links, Gb/s, shape (L,).
+        noise_ps: The most that interruptions inside calls cost beside it.
     """
 
     posterior: Posterior
@@ -246,6 +248,7 @@ class CableCosts:
     hypotheses: Sequence[Hypothesis]
     known_slow: frozenset[SlowLink]
     nominal: Floats
+    noise_ps: int = 0
 
     def of(self, cable: int) -> CostRange:
         """What a cable costs; it may be slow at rates between those that were simulated, too.
@@ -286,6 +289,7 @@ class CableCosts:
                 and weighed.hypothesis.job is None
                 and weighed.hypothesis.slower is None
                 and not (weighed.hypothesis.unexplained or weighed.hypothesis.otherwise)
+                and not weighed.hypothesis.noise_ps
             ),
             None,
         )
@@ -328,13 +332,29 @@ class CableCosts:
             between = np.interp(_COSTS**2, shares**2, misfits)
             shape += np.log((usual + between) / model.errors[kind])
         elapsed = base.outcome.elapsed_ps + _COSTS * model.measured_ps
-        off = np.log(model.measured_ps / elapsed / model.usual_ratio) / model.time_error
+        timed = self._log_time(elapsed)
         place = self.prior.log_place(cable) + (0.0 if both else math.log(UNUSUAL))
         cost = -_COSTS / HIDDEN_SHARE - math.log(HIDDEN_SHARE)
-        density = base.log_prior + place + cost - 0.5 * OBSERVATIONS * shape - 0.5 * off**2
+        density = base.log_prior + place + cost - 0.5 * OBSERVATIONS * shape + timed
         slowest = any(slow.gbps <= MIN_SHARE * self.nominal[slow.link] for slow, _ in tried)
         # What no rate costs is impossible.
         return np.where(shares.max() < _COSTS, -np.inf, density) if slowest else density
+
+    def _log_time(self, elapsed_ps: Floats) -> Floats:
+        """Logarithm of the likelihood of the measured time, with or without noise in calls."""
+        model = self.posterior.model
+
+        def log_time(ps: Floats) -> Floats:
+            off = np.log(model.measured_ps / ps / model.usual_ratio) / model.time_error
+            return np.asarray(-0.5 * off**2, np.float64)
+
+        alone = log_time(elapsed_ps)
+        if self.noise_ps <= 0:
+            return alone
+        target = model.measured_ps / model.usual_ratio
+        noisy = np.maximum(np.minimum(elapsed_ps + self.noise_ps, target), elapsed_ps)
+        spread = log_spread(np.log1p(self.noise_ps / elapsed_ps), model)
+        return np.asarray(np.logaddexp(alone, log_time(noisy) + spread), np.float64)
 
 
 # --- the list ----------------------------------------------------------------------------------

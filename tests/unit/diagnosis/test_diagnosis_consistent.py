@@ -130,7 +130,7 @@ def test_worse_adaptive_routing_is_nowhere_recommended() -> None:
     texts = [diagnosis.remedy.action, diagnosis.headline, *diagnosis.warnings]
     texts += [text for f in diagnosis.findings for text in (f.advice, f.explanation, f.title)]
     assert not any("use adaptive" in text.lower() or "turn on" in text.lower() for text in texts)
-    screen = "\n".join(diagnosis_lines(diagnosis, Path("out")))
+    screen = "\n".join(diagnosis_lines(diagnosis, Path("out"), verbose=True))
     assert "adaptive-routing" in screen and "-270 %" in screen
     # Where it is proved to help it is what to do.
     good = diagnose(run, beside_others(run, 0.6), kinds=only, seeds=1)

@@ -16,11 +16,12 @@ from tailback.inference.decision import (
     Ensemble,
     decide,
     fault_share,
+    with_model_error,
 )
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.measured_costs import with_cost_together
+from tailback.inference.measured_costs import with_cost_together, with_noise_in_calls
 
 S = 10**12
 
@@ -90,6 +91,37 @@ def test_interruptions_are_noise_by_their_probability() -> None:
     assert unlikely.cause == "healthy" and unlikely.confidence == pytest.approx(0.85, abs=0.04)
     assert likely.cause == "noise" and likely.confidence == pytest.approx(0.9, abs=0.04)
     assert with_interruptions(0.5).cause == "undetermined"
+
+
+def test_noise_in_calls_adds_to_computation() -> None:
+    noisy = Alternative(0.0, S, noise_ps=round(0.2 * S))
+    assert decided(cost("noise", 0.03)).cause == "healthy"
+    assert decided(cost("noise", 0.03), alternatives=(noisy,)).cause == "noise"
+    (added,) = with_noise_in_calls([cost("noise", 0.03)], S // 5, S // 4, S)
+    assert "inside calls" in added.evidence
+    assert (added.ps, added.low_ps, added.high_ps) == (23 * S // 100, 3 * S // 100, 28 * S // 100)
+    assert with_noise_in_calls([cost("pattern", 0.1)], S // 5, S // 4, S) == [cost("pattern", 0.1)]
+
+
+def test_retransmissions_hide_small_imbalance() -> None:
+    ensemble = Ensemble.of((Alternative(0.0, S),), ErrorModel(S), S)
+    small, large = [cost("imbalance", 0.12)], [cost("imbalance", 0.4)]
+    assert decide(small, ensemble).cause == "imbalance"
+    assert decide(small, ensemble, lossy=True).cause == "undetermined"
+    assert decide(large, ensemble, lossy=True).cause == "imbalance"
+
+
+def test_intervals_include_the_error_of_the_model() -> None:
+    exact = [cost("slow-link", 0.4), cost("imbalance", 0.2)]
+    link, computed = with_model_error(exact, S, lossy=False)
+    assert (link.ps - link.low_ps) / S == pytest.approx(0.159, abs=0.001)
+    assert link.high_ps - link.ps == link.ps - link.low_ps
+    assert (computed.high_ps - computed.low_ps) / S == pytest.approx(2 * 0.0235, abs=0.001)
+    _, hidden = with_model_error(exact, S, lossy=True)
+    assert hidden.low_ps == 0 and hidden.high_ps == computed.high_ps
+    # No interval is narrower than the simulations, or wider than the run.
+    (wide,) = with_model_error([cost("slow-link", 0.9, 0.5)], S, lossy=False)
+    assert wide.low_ps == round(0.4 * S) and wide.high_ps == round(1.4 * S)
 
 
 def test_wide_intervals_lower_the_confidence() -> None:

@@ -28,6 +28,7 @@ from tailback.inference.hypotheses import (
     over_arrangements,
     typical_of_faults,
     unsimulated_faults,
+    with_interruptions,
 )
 from tailback.inference.unknown_job import DRAWS, Draw
 
@@ -292,6 +293,34 @@ def test_counted_traffic_costs_at_most_twice_its_simulation() -> None:
     # A range as narrow as the error of the time is no assumption.
     close = came_otherwise([alone(0.99)], 970_000, model)
     assert [hypothesis.log_prior for hypothesis in close] == [0.0]
+
+
+def test_noise_in_calls_explains_missing_time() -> None:
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    (noisy,) = with_interruptions([alone(0.7)], {MACHINE: 400_000}, model)
+    assert noisy.outcome.elapsed_ps == MEASURED and noisy.noise_ps == 300_000
+    assert noisy.simulated_ps == 700_000 and noisy.hidden_share(model) == 0.0
+    wide = np.log(1.1 / 0.7) / (np.sqrt(2 * np.pi) * model.time_error)
+    assert noisy.log_prior == pytest.approx(-np.log(wide))
+    # No more than interruptions can take, and nothing where no time is missing.
+    (part,) = with_interruptions([alone(0.7)], {MACHINE: 100_000}, model)
+    assert part.outcome.elapsed_ps == 800_000
+    assert with_interruptions([alone(1.1)], {MACHINE: 400_000}, model) == []
+    assert with_interruptions([alone(0.7)], {}, model) == []
+
+
+def test_noise_in_calls_rivals_a_poor_cable() -> None:
+    poor = slow(4, misfits={"calls": 0.25, "sends": 0.25, "stalls": 0.4})
+    suspects = replace(PRIOR, faulty=(4,))
+    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
+    assert Posterior([alone(), poor], model, suspects).of_cause("slow-link") > 0.8
+    noisy = with_interruptions([alone(), poor], {MACHINE: 400_000}, model)
+    posterior = Posterior([alone(), poor, *noisy], model, suspects)
+    assert posterior.of_cause("slow-link") < 0.5
+    mean, most = posterior.noise_in_calls_ps
+    assert 150_000 < mean < most == 300_000
+    # A run is simulated without noise in its calls.
+    assert posterior.best.noise_ps == 0 and not posterior.best.slow
 
 
 def test_an_unclear_place_leaves_the_time_unexplained() -> None:

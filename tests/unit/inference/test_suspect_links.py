@@ -139,6 +139,12 @@ def test_an_agreeing_cable_costs_the_missing_time() -> None:
     assert 0.2 < cost.low <= 0.3 < cost.high < 0.4 and not cost.is_excluded
 
 
+def test_noise_in_calls_may_share_the_missing_time() -> None:
+    costs = costs_of(0.7, BADLY, (0.8, WELL), (1.0, WELL))
+    beside = replace(costs, noise_ps=round(0.3 * MEASURED))
+    assert beside.of(CABLE).low < 0.15 < 0.19 < costs.of(CABLE).low
+
+
 def test_untested_cables_are_not_excluded() -> None:
     """Without a simulation of the cable, only the time of the run bounds its cost."""
     assert not costs_of(1.0, WELL).of(CABLE).is_excluded

@@ -93,7 +93,7 @@ def diagnosed(
     file = folder / "case.toml"
     file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in scenario.items()))
     out = folder / "out"
-    command = ["diagnose", str(file), "--out", str(out), "--seeds", "1", "--quiet", *options]
+    command = ["diagnose", str(file), "--out", str(out), "--seeds", "1", "--quiet", "-v", *options]
     assert tailback(command) in (0, 3)
     return json.loads((out / "diagnosis.json").read_text()), capsys.readouterr().out
 
