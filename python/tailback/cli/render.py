@@ -43,8 +43,8 @@ CAUSES_ON_LINKS = (
 _COLOURS = {"undetermined": "yellow", "none": "green", "healthy": "green", "not-network": "green"}
 """Colours of verdicts that accuse no network; others are red."""
 
-_ASSUMPTIONS = 2
-"""Assumptions on one screen; others are counted."""
+_NOTES = 2
+"""Notes on one screen; others are counted."""
 
 
 def _communication(diagnosis: Diagnosis) -> str:
@@ -107,7 +107,7 @@ def diagnosis_lines(
     if verbose:
         lines += _notes(diagnosis)
     else:
-        lines += _assumptions(diagnosis)
+        lines += _short_notes(diagnosis)
     lines += ["", heading("NEXT", f"open {printable(str(folder / 'report.html'))}")]
     return lines if verbose else [*lines, _more(diagnosis)]
 
@@ -147,17 +147,24 @@ def _notes(diagnosis: Diagnosis) -> list[str]:
     return ["", heading("NOTES"), *shown] if notes else []
 
 
-def _assumptions(diagnosis: Diagnosis) -> list[str]:
-    """The first assumptions, each cut to two lines."""
+def _short_notes(diagnosis: Diagnosis) -> list[str]:
+    """The notes of :func:`_essential`, each cut to two lines."""
     lines = list[str]()
-    for text in diagnosis.assumptions[:_ASSUMPTIONS]:
+    for text in _essential(diagnosis):
         lines += wrap(f"note: {truncate(text, 2 * text_width() - 20)}")
     return ["", *lines] if lines else []
 
 
+def _essential(diagnosis: Diagnosis) -> list[str]:
+    """The notes on one screen: the first assumptions; without a verdict, any notes."""
+    open_question = diagnosis.cause == "undetermined"
+    notes = [*diagnosis.assumptions, *(diagnosis.warnings if open_question else ())]
+    return list(dict.fromkeys(notes))[:_NOTES]
+
+
 def _more(diagnosis: Diagnosis) -> str:
     """What the report has and this screen does not."""
-    more = len(diagnosis.warnings) - min(len(diagnosis.assumptions), _ASSUMPTIONS)
+    more = len({*diagnosis.warnings, *diagnosis.assumptions}) - len(_essential(diagnosis))
     noted = f", candidates and {counted(more, 'more note')}" if more > 0 else " and candidates"
     return f"      for evidence{noted}; option -v prints them"
 

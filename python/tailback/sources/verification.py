@@ -171,7 +171,7 @@ def _json_differences(stated: Any, again: Any, place: str) -> Iterator[tuple[str
             yield from _json_differences(stated.get(key, _ABSENT), again.get(key, _ABSENT), where)
     elif isinstance(stated, list) and isinstance(again, list) and len(stated) == len(again):
         for number, (before, after) in enumerate(zip(stated, again, strict=True)):
-            yield from _json_differences(before, after, f"{place}[{number}]")
+            yield from _json_differences(before, after, place + f"[{number}]")
     elif stated != again or type(stated) is not type(again):
         yield place, _shown(stated), _shown(again)
 

@@ -248,7 +248,17 @@ def test_the_screen_names_excluded_hosts_and_their_option(
             f'pattern = {{kind = "ring", ranks = {ranks}, size = "64 KiB"}}\n'
         )
         out = tmp_path / "out"
-        words = ["diagnose", str(file), "--out", str(out), "--quiet", "--seeds", "1", "--force"]
+        words = [
+            "diagnose",
+            str(file),
+            "--out",
+            str(out),
+            "--quiet",
+            "-v",
+            "--seeds",
+            "1",
+            "--force",
+        ]
         code = tailback(words)
         captured = capsys.readouterr()
         if not hosts:

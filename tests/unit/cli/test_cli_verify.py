@@ -169,7 +169,9 @@ def test_changed_input_cannot_be_repeated(
     file.write_bytes(file.read_bytes().replace(b"5", b"6", 1))
     code, text = screen(capsys, folder)
     assert code == 3
-    assert f"{file.name}' has changed: its SHA-256" in text
+    # A path that is longer than a line is cut.
+    said = f"{file.name}' has changed: its SHA-256"
+    assert said.replace(" ", "") in text.replace(" ", "")
 
 
 def test_missing_input_cannot_be_repeated(

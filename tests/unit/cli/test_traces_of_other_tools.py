@@ -32,7 +32,7 @@ def test_a_trace_without_times_is_called_unmeasured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = scenario(tmp_path, "goal")
-    assert tailback(["diagnose", str(path), "--out", str(tmp_path / "out")]) == 0
+    assert tailback(["diagnose", str(path), "-v", "--out", str(tmp_path / "out")]) == 0
     assert "no recorded times were used" in capsys.readouterr().out
 
 

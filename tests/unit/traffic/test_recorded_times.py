@@ -209,7 +209,7 @@ def test_the_screen_says_expected_and_unmeasured() -> None:
     prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
     run = simulate(prepared)
     diagnosis = diagnose_cause(run, make_evaluate(prepared), seeds=1)
-    text = " ".join("\n".join(diagnosis_lines(diagnosis, Path("x"))).split())
+    text = " ".join("\n".join(diagnosis_lines(diagnosis, Path("x"), verbose=True)).split())
     assert "nothing was measured" in text
     assert "The verdict is the same in all 5 variations of the model" in text
     assert " expected " in text and "observed" not in text
