@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -128,17 +127,6 @@ def judge(truth: dict[str, Any], diagnosis: dict[str, Any], evidence: str) -> An
 # --- running ---------------------------------------------------------------------------------
 
 
-def options_known() -> list[str]:
-    """Which of :data:`FILES` this version of ``tailback diagnose`` accepts."""
-    shown = subprocess.run(
-        [sys.executable, "-m", "tailback", "diagnose", "--help"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    return [name for name in FILES if re.search(rf"^\s*--{name}\b", shown, re.M)]
-
-
 def _given(seen: Path, name: str | None) -> list[Path]:
     """Arguments of an option: each file of a folder of readings, or a collection as a folder."""
     if name is None:
@@ -148,11 +136,11 @@ def _given(seen: Path, name: str | None) -> list[Path]:
     return sorted(path.iterdir()) if single else [path]
 
 
-def arguments(folder: Path, evidence: str, supported: list[str]) -> list[str]:
+def arguments(folder: Path, evidence: str) -> list[str]:
     """Arguments of ``diagnose`` for a case: its trace, its fabric and other evidence."""
     seen = folder / "seen"
     files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
-    use = supported if evidence == "all" else [name for name in supported if name == "forwarding"]
+    use = FILES if evidence == "all" else ("forwarding",)
     out = [str(seen / files["trace"]), "--fabric", str(seen / files["fabric"])]
     for name in use:
         for path in _given(seen, files[name]):
@@ -160,7 +148,7 @@ def arguments(folder: Path, evidence: str, supported: list[str]) -> list[str]:
     return out
 
 
-def diagnose(folder: Path, evidence: str, supported: list[str]) -> dict[str, Any]:
+def diagnose(folder: Path, evidence: str) -> dict[str, Any]:
     """``diagnosis.json`` of a case.
 
     Raises:
@@ -168,7 +156,7 @@ def diagnose(folder: Path, evidence: str, supported: list[str]) -> dict[str, Any
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
-        inputs = arguments(folder, evidence, supported)
+        inputs = arguments(folder, evidence)
         command = [
             sys.executable,
             "-m",
@@ -192,11 +180,11 @@ def diagnose(folder: Path, evidence: str, supported: list[str]) -> dict[str, Any
         return diagnosis
 
 
-def answer(folder: Path, evidence: str, supported: list[str]) -> Answer:
+def answer(folder: Path, evidence: str) -> Answer:
     """Diagnose a case and score the verdict."""
     truth = json.loads((folder / "truth" / "truth.json").read_text(encoding="utf-8"))
     try:
-        return judge(truth, diagnose(folder, evidence, supported), evidence)
+        return judge(truth, diagnose(folder, evidence), evidence)
     except RuntimeError as error:
         return replace(judge(truth, {}, evidence), right=False, shares={}, error=str(error))
 
@@ -320,15 +308,14 @@ def main() -> int:
     )
     if options.make:
         return 0
-    supported = options_known()
-    missing = [f"--{name}" for name in FILES if name not in supported]
-    if missing:
-        print(f"this tailback diagnose has no {', '.join(missing)}", file=sys.stderr)
     # Without counters there is nothing to compare with the trace alone.
-    asked = ["trace"] if options.trace_only or "counters" not in supported else ["all", "trace"]
-    answers = [answer(path, evidence, supported) for path in made for evidence in asked]
-    if options.save:
-        options.save.write_text(json.dumps([asdict(a) for a in answers]), encoding="utf-8")
+    asked = ["trace"] if options.trace_only else ["all", "trace"]
+    answers = []
+    for path in made:
+        answers += [answer(path, evidence) for evidence in asked]
+        if options.save:
+            saved = json.dumps([asdict(each) for each in answers])
+            options.save.write_text(saved, encoding="utf-8")
     print(json.dumps(figures(answers), indent=2) if options.json else text(answers))
     return 0
 
