@@ -35,8 +35,11 @@ PAGES = [
 SLOW_PAGES = {
     "README.md": "diagnoses the laboratory's run at length, docs/how-to/diagnose.md briefly",
     "docs/how-to/captures.md": "writes and reads the packets of a run",
+    "docs/how-to/counters.md": "collects, analyses and draws counters",
     "docs/how-to/forecast.md": "searches placements by simulation",
+    "docs/how-to/parallel.md": "starts workers",
     "docs/how-to/report.md": "searches all remedies",
+    "docs/how-to/training.md": "diagnoses several training runs",
 }
 """Pages whose commands take more than 5 s."""
 FENCE = re.compile(r"^( *)(`{3,})(\S*)(.*)$")

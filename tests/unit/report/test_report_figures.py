@@ -423,7 +423,9 @@ def test_export_names_a_folder_it_cannot_write(tmp_path: Path) -> None:
         export_figures(make_run(), None, tmp_path / "file" / "below")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [*NAMES[:4], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[4:])]
+)
 def test_hostile_names_are_text_in_figures(name: str) -> None:
     phases = (HOSTILE + "a", "+x", "b" * 5000, "$")
     run, after = (make_run(prefix=HOSTILE, phases=phases, tiled=tiled) for tiled in (False, True))
