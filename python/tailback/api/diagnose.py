@@ -617,6 +617,7 @@ class _Workflow:
                 made,
                 lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
             )
+        assumptions = diagnosis.assumptions
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
             warnings.insert(0, only_placements_tried(methods))
@@ -638,10 +639,12 @@ class _Workflow:
                 after = evaluate(replace(change, measure=True))
                 after.summary["remedy"] = remedy.name
                 files, unwritten = self._rank_files(made.get(remedy.placement))
-                # If there is none, that comes first: the screen shows only two notes.
-                warnings = [*warnings, *unwritten] if files else [*unwritten, *warnings]
+                warnings = [*warnings, *unwritten]
+                # If there is none, the short screen says why.
+                assumptions = assumptions if files else [*unwritten, *assumptions]
                 remedy = _with_files(remedy, files)
-        update = {"remedy": remedy, "warnings": list(dict.fromkeys(warnings))}
+        warnings = list(dict.fromkeys(warnings))
+        update = {"remedy": remedy, "warnings": warnings, "assumptions": assumptions}
         return diagnosis.model_copy(update=update), after, files
 
     @property

@@ -99,11 +99,10 @@ def test_a_remedy_without_rank_file_says_why(
     text = re.sub(r'"node(\d+) mlx5_0"', rf'"{name} \1"', text) + "some other words\n"
     Path("fabric.txt").write_text(text)
     words = ["diagnose", str(DEMO / "trace"), "--fabric", "fabric.txt", "--compute-scale", "0.3"]
-    assert tailback([*words, "--quiet", "-v", "--seeds", "1", "--method", "tile"]) == 0
+    assert tailback([*words, "--quiet", "--seeds", "1", "--method", "tile"]) == 0
     screen = " ".join(capsys.readouterr().out.split())
     assert "Use placement tile" in screen
     assert f"note: no rank file: host '{' '.join(name.split())} 001" in screen
-    assert "has a name that a rank file cannot hold" in screen
 
 
 def test_json_is_the_diagnosis(
