@@ -18,8 +18,9 @@ _INTRODUCTION = r"""# Command line
 | exit code | meaning |
 |---|---|
 | 0 | success |
+| 1 | `confirm`: the remedy did not gain what was predicted; `verify`: something else came out |
 | 2 | invalid input; the message names file, position, value and remedy |
-| 3 | no verdict: the evidence leaves the cause open (*undetermined*) |
+| 3 | no verdict: the evidence leaves the cause open (*undetermined*); `verify`: not repeatable |
 | 125 | `tailback record`: Tailback itself failed; the message says whether the program ran |
 | 130 | interrupted: Ctrl-C, or SIGTERM from a batch system |
 
