@@ -67,9 +67,10 @@ py-lint: setup ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	scripts/import-rules.sh
 
-# No crate has tests in its documentation, which cargo would build every crate once more for.
+# No crate has tests in its documentation, which cargo would build every crate once more for, and the
+# bindings have none: Python tests them.
 rust-test: setup ## unit and property tests of the Rust crates
-	$(CARGO) test --workspace --locked --quiet --lib --bins --tests
+	$(CARGO) test --workspace --exclude tailback-bindings --locked --quiet --lib --bins --tests
 
 # Whole files to a process: tests of a file share runs, pages and browsers. There is a process for
 # each core, so more threads in one would only wait for each other.

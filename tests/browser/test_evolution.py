@@ -146,6 +146,7 @@ def test_keyboard_and_clicks_read_the_network(browser: webdriver.Browser, page: 
     assert browser.run(place_text).startswith("r12: ")
 
 
+@pytest.mark.slow
 def test_a_full_counter_is_a_lower_bound(browser: webdriver.Browser, page: Path) -> None:
     browser.open(page)
     browser.run(

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tailback.report.rank_timeline import rank_timeline
 from tailback.report.scales import KIND_COLOURS
@@ -125,6 +126,7 @@ def test_an_interval_has_its_messages_lines_and_links(
     assert round(float(re.search(r"congested ([\d.]+) %", sentence)[1])) == int(share)  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_rows_are_sorted_by_the_time_they_waited(
     browser: webdriver.Browser, measured: Path
 ) -> None:
@@ -243,6 +245,7 @@ def test_names_of_hosts_and_calls_are_text(browser: webdriver.Browser, tmp_path:
     assert browser.run("return window.hacked === undefined")
 
 
+@pytest.mark.slow
 def test_nothing_measured_has_no_ranks_against_time(
     browser: webdriver.Browser, plain: Path
 ) -> None:

@@ -237,6 +237,7 @@ def test_a_time_span_changes_the_links(browser: webdriver.Browser, plain: Path) 
     assert differ(before, pictures(browser)) == set()
 
 
+@pytest.mark.slow
 def test_every_frame_together_is_the_whole_run(browser: webdriver.Browser, plain: Path) -> None:
     """What the frames carry sums to what the whole run shows, link by link."""
     browser.open(plain)
@@ -272,6 +273,7 @@ def test_a_phase_in_the_strip_is_chosen_everywhere(browser: webdriver.Browser, p
     assert marks(browser) > 0
 
 
+@pytest.mark.slow
 def test_a_pair_of_ranks_marks_its_hosts(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     before = pictures(browser)
@@ -292,6 +294,7 @@ def test_time_by_keyboard(browser: webdriver.Browser, plain: Path) -> None:
     assert browser.run("return document.getElementById('all-time').hidden")
 
 
+@pytest.mark.slow
 def test_the_change_is_a_run_of_its_own(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     before = pictures(browser)
@@ -328,6 +331,7 @@ def test_a_comparison_opens_on_the_change(browser: webdriver.Browser, tmp_path: 
     assert browser.run("return document.querySelectorAll('img[onerror], img[src=x]').length") == 0
 
 
+@pytest.mark.slow
 def test_no_change_is_neither_more_nor_less(browser: webdriver.Browser, tmp_path: Path) -> None:
     run = make_run()
     path = write_comparison(tmp_path / "same.html", run, make_run(), [("a", "b", "c", "d")])
@@ -382,6 +386,7 @@ def test_keyboard_reaches_everything(browser: webdriver.Browser, plain: Path) ->
     assert set(browser.run(roles)) == {"application"}
 
 
+@pytest.mark.slow
 def test_a_choice_survives_a_reload_and_is_shareable(
     browser: webdriver.Browser, plain: Path
 ) -> None:
@@ -411,6 +416,7 @@ def test_a_choice_survives_a_reload_and_is_shareable(
     assert abs(below) < 20, "the part stands right below the choices"
 
 
+@pytest.mark.slow
 def test_an_address_of_another_report_is_passed_over(
     browser: webdriver.Browser, plain: Path
 ) -> None:
@@ -598,6 +604,7 @@ def test_tables_sort_and_filter(browser: webdriver.Browser, plain: Path) -> None
     assert 0 < len(left) < len(opened)
 
 
+@pytest.mark.slow
 def test_hidden_plots_follow_when_the_pointer_is_released(
     browser: webdriver.Browser, plain: Path
 ) -> None:

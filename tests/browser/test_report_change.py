@@ -124,6 +124,7 @@ def test_a_copied_command_computes_what_is_shown(browser: webdriver.Browser, pag
     assert float(alone[1]) == pytest.approx(100 * float(cells[3]), abs=0.06)
 
 
+@pytest.mark.slow
 def test_every_flame_graph_rank_has_a_name(browser: webdriver.Browser, pages: Path) -> None:
     """Boxes of ranks name them all, and add up to their line."""
     stalled = set().union(*(line.ranks for line in attribute(make_run()).lines))

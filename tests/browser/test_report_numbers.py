@@ -133,7 +133,9 @@ return found;
 
 
 # In a narrow window cells are small, and are drawn as one picture.
-@pytest.mark.parametrize(("width", "pitch"), [(1280, 28), (400, 5)])
+@pytest.mark.parametrize(
+    ("width", "pitch"), [pytest.param(1280, 28, marks=pytest.mark.slow), (400, 5)]
+)
 def test_ten_links_have_the_colour_of_their_estimate(
     browser: webdriver.Browser, plain: Path, width: int, pitch: int
 ) -> None:

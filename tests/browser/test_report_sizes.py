@@ -24,7 +24,7 @@ return [...plots.querySelectorAll('text')].map((text) =>
 
 
 @pytest.mark.parametrize("width", [400, 800])
-@pytest.mark.parametrize("run", [0, 2])
+@pytest.mark.parametrize("run", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_words_of_the_plots_stay_inside_them(
     browser: webdriver.Browser, plain: Path, width: int, run: int
 ) -> None:
@@ -63,6 +63,7 @@ def test_times_below_a_narrow_raster_do_not_overlap(
         assert pitch > 20
 
 
+@pytest.mark.slow
 def test_cells_with_less_than_before_have_a_dot(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     for plot in ("raster", "course"):

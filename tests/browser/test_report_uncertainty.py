@@ -60,6 +60,7 @@ def test_more_congested_packets_than_packets_is_unknown(
     assert not np.isnan(fraction[link]), "with its own samples it is known"
 
 
+@pytest.mark.slow
 def test_intervals_that_break_their_promise_are_red(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     return written(tmp_path_factory.mktemp("sparse"), few), few
 
 
+@pytest.mark.slow
 def test_windows_with_few_samples_are_in_no_figure(
     browser: webdriver.Browser, sparse: tuple[Path, Run]
 ) -> None:

@@ -18,11 +18,13 @@ def rows() -> dict[str, dict[str, Any]]:
     return {row["mapping"]: row for row in table}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapping", [row[0] for row in table_4_1.ROWS if row[1] is not None])
 def test_time_is_within_what_is_allowed(rows: dict[str, dict[str, Any]], mapping: str) -> None:
     assert rows[mapping]["within"], rows[mapping]
 
 
+@pytest.mark.slow
 def test_determined_path_lengths_agree_to_three_decimals(
     rows: dict[str, dict[str, Any]],
 ) -> None:
@@ -30,6 +32,7 @@ def test_determined_path_lengths_agree_to_three_decimals(
         assert round(rows[mapping]["our_path"], 3) == rows[mapping]["their_path"]
 
 
+@pytest.mark.slow
 def test_no_congestion_is_left_with_metis_or_tiling(rows: dict[str, dict[str, Any]]) -> None:
     assert rows["Ordinary graph partitioning"]["congested_hops"] == 0
     assert rows["One level tiling"]["congested_hops"] == 0

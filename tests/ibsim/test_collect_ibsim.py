@@ -116,6 +116,7 @@ def drive(
         subnet.collect("driven", sweeps=1)
 
 
+@pytest.mark.slow
 def test_stalls_of_a_simulated_run_come_back(subnet: Subnet) -> None:
     """The engine's truth goes into ibsim tick by tick and comes out of ``tailback collect``."""
     scenario = Scenario.model_validate(
@@ -170,6 +171,7 @@ def test_stalls_of_a_simulated_run_come_back(subnet: Subnet) -> None:
     assert step.max() < 0.01  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_a_live_collector_misses_nothing(subnet: Subnet) -> None:
     row = table(subnet, "first", "readings").filter(~pl.col("node_name").str.contains("HCA"))
     port = row.sort("node_guid", "port").to_dicts()[0]

@@ -20,8 +20,8 @@ from tailback.units import percent
 from tests.factories.measured_runs import Hidden, MeasuredFiles, measured_files
 
 EXAMPLES = settings().max_examples
-FEW = settings(max_examples=EXAMPLES if EXAMPLES > 25 else 3)
-"""A diagnosis takes seconds: the gate gets a few examples."""
+FEW = settings(max_examples=EXAMPLES if EXAMPLES > 25 else 1)
+"""A diagnosis takes seconds: the gate draws one, and has those that failed once."""
 
 CAUSE_OF_PART = {
     "pattern": "pattern",

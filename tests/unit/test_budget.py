@@ -137,7 +137,10 @@ def complete(slow: dict[str, Any]) -> Diagnosis:
     return diagnosed(slow)
 
 
-@pytest.mark.parametrize("readings", [60, 200, 400])
+@pytest.mark.parametrize(
+    "readings",
+    [pytest.param(60, marks=pytest.mark.slow), 200, pytest.param(400, marks=pytest.mark.slow)],
+)
 def test_a_search_cut_short_is_less_certain(
     slow: dict[str, Any], complete: Diagnosis, readings: int
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_search_cut_short_is_less_certain(
         assert short.cause == "undetermined" and "slow cables" in searched
 
 
+@pytest.mark.slow
 def test_a_large_budget_changes_nothing(slow: dict[str, Any], complete: Diagnosis) -> None:
     ample = diagnosed(slow, Budget(1e9, ticking()))
     assert ample.budget is not None and not ample.budget.left_out

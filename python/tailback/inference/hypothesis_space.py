@@ -16,6 +16,15 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.comparisons import Comparisons
+from tailback.inference.derived_hypotheses import (
+    at_other_rates,
+    came_otherwise,
+    of_unknown_timing,
+    over_arrangements,
+    unsimulated_faults,
+    untried_faults,
+    with_interruptions,
+)
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import (
@@ -25,14 +34,7 @@ from tailback.inference.hypotheses import (
     MachineName,
     Posterior,
     Prior,
-    at_other_rates,
-    came_otherwise,
     log_probability,
-    of_unknown_timing,
-    over_arrangements,
-    unsimulated_faults,
-    untried_faults,
-    with_interruptions,
 )
 from tailback.inference.machine_models import (
     OTHER_ROUTING,

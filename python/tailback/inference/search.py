@@ -36,11 +36,11 @@ from tailback.inference.coarse_ranking import (
     one_stands_out,
     rank,
 )
+from tailback.inference.derived_hypotheses import WITHIN_ERROR
 from tailback.inference.error_model import MISFIT_ERROR, nearest_of
 from tailback.inference.hypotheses import (
     FAULT,
     UNUSUAL,
-    WITHIN_ERROR,
     Hypothesis,
     MachineName,
     Posterior,

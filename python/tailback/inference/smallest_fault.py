@@ -22,12 +22,8 @@ from tailback.diagnosis.explanation import SmallestFault, VisibleCables
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
-from tailback.inference.hypotheses import (
-    FAULT,
-    Hypothesis,
-    Posterior,
-    unsimulated_faults,
-)
+from tailback.inference.derived_hypotheses import unsimulated_faults
+from tailback.inference.hypotheses import FAULT, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.network_clues import between_switches
 from tailback.inference.search import SEARCH_EVENTS

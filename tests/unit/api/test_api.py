@@ -200,6 +200,7 @@ def test_a_comparison_is_that_of_the_command_line(
     assert comparison.frame.height > 0 and (tmp_path / "changes" / "compare.html").is_file()
 
 
+@pytest.mark.slow
 def test_run_counters_are_those_of_the_command_line(
     tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

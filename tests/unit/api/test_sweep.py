@@ -206,6 +206,7 @@ def test_axes_that_are_none(text: str) -> None:
         axis_from_text(text)
 
 
+@pytest.mark.slow
 def test_a_figure_has_a_curve_for_every_value(tmp_path: Path) -> None:
     over = {
         "seed": [1, 2],

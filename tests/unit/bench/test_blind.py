@@ -140,6 +140,7 @@ def test_counters_of_every_form_count_sent_data(
     assert ours["data_bytes"].sum() > blind_programs.bytes_sent(case.reality.scripts())["bytes"]
 
 
+@pytest.mark.slow
 def test_a_narrow_wait_counter_stops_at_all_ones(case: Case, counted: Run, tmp_path: Path) -> None:
     sampling = blind_counters.Sampling("collect", case.interval_ps, 0, True, True, 1.0, 5)
     blind_counters.write_counters(

@@ -152,6 +152,7 @@ def test_port_errors_on_the_jobs_path_are_evidence(healthy: Path, tmp_path: Path
     assert events.statement in " ".join(" ".join(diagnosis_lines(diagnosis, healthy)).split())
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_trace_alone_is_certain_of_no_cable(slow: Path) -> None:
     diagnosis = diagnosed(slow, counters=False).diagnosis

@@ -187,6 +187,7 @@ def test_a_file_that_cannot_be_read(
     refused(capsys, ["simulate", path], "small.toml", "Input/output error", "remedy")
 
 
+@pytest.mark.slow
 def test_a_terminal_that_knows_latin_letters_alone(tmp_path: Path) -> None:
     path = scenario(tmp_path)
     poor = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

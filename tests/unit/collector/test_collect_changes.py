@@ -244,6 +244,7 @@ def test_a_full_table_disk_ends_no_collector(
     assert table(tmp_path / "c", "intervals").height == 22
 
 
+@pytest.mark.slow
 def test_a_dead_device_is_reported_once_each_time(tmp_path: Path) -> None:
     subnet = row_of_switches(3, 2)
     board, collection, lines = MetricsBoard(), Collection(tmp_path / "c"), []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import tailback as tb
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis import Diagnosis
@@ -34,6 +36,7 @@ def screen(diagnosis: Diagnosis) -> str:
     return " ".join(" ".join(diagnosis_lines(diagnosis, Path("out"))).split())
 
 
+@pytest.mark.slow
 def test_a_profile_shows_no_simultaneous_sending(tmp_path: Path) -> None:
     """Everyone sends to everyone: no receiver has more to do than any sender."""
     everyone = {(a, b): SIZE for a in range(RANKS) for b in range(RANKS) if a != b}

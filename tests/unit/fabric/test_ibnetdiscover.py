@@ -427,6 +427,7 @@ def test_natural_order() -> None:
 # --- real files --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_selene() -> None:
     path = real("selene/selene.compute.txt")

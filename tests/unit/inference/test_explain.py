@@ -17,9 +17,10 @@ from tailback.fabric.degraded import SlowLink
 from tailback.inference import explain, further_costs, network_clues
 from tailback.inference import explain_wording as wording
 from tailback.inference.decision import Alternative
+from tailback.inference.derived_hypotheses import unsimulated_faults
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
-from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, unsimulated_faults
+from tailback.inference.hypotheses import Hypothesis, Posterior, Prior
 from tailback.inference.unknown_job import Draw
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate, prepare

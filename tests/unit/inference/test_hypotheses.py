@@ -11,6 +11,14 @@ import pytest
 
 from tailback.diagnosis.cable_search import Outcome
 from tailback.fabric.degraded import SlowLink
+from tailback.inference.derived_hypotheses import (
+    at_other_rates,
+    came_otherwise,
+    of_unknown_timing,
+    over_arrangements,
+    unsimulated_faults,
+    with_interruptions,
+)
 from tailback.inference.error_model import OBSERVATIONS, ErrorModel, nearest_of
 from tailback.inference.hypotheses import (
     HIDDEN_SHARE,
@@ -20,15 +28,9 @@ from tailback.inference.hypotheses import (
     Hypothesis,
     Posterior,
     Prior,
-    at_other_rates,
-    came_otherwise,
     log_cost,
     log_probability,
-    of_unknown_timing,
-    over_arrangements,
     typical_of_faults,
-    unsimulated_faults,
-    with_interruptions,
 )
 from tailback.inference.unknown_job import DRAWS, Draw
 

@@ -18,8 +18,9 @@ from tailback.evidence.call_profile import CallProfile, times_between_computatio
 from tailback.evidence.site_quantiles import site_quantiles
 from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.inference.comparisons import CallTimes, Comparisons, EvidenceComparison, PortStalls
+from tailback.inference.derived_hypotheses import at_other_rates
 from tailback.inference.error_model import ErrorModel
-from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, Weighed, at_other_rates
+from tailback.inference.hypotheses import Hypothesis, Posterior, Prior, Weighed
 from tailback.inference.measured_cables import (
     MACHINE,
     MeasuredCableTrials,

@@ -170,6 +170,7 @@ def test_a_wrong_part_is_caught() -> None:
         del PLACEMENTS._entries["broken"]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_a_real_fabric_with_eight_rails() -> None:
     path = ROOT.parent / "shared/data/selene/selene.compute.txt"

@@ -70,6 +70,7 @@ def archive(path: Path) -> Archive:
     return rows
 
 
+@pytest.mark.slow
 def test_ports_are_equal_on_a_cluster(tmp_path: Path, address: str) -> None:
     rows = torus_archive.part(0, 9, shape=(4, 4, 4))
     # An empty file, and one of a single row.

@@ -225,6 +225,7 @@ def test_a_clock_set_back_spans_no_interval(step: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_readings_are_sorted_by_time() -> None:
     readings = pl.DataFrame(
         {

@@ -223,6 +223,7 @@ def test_fault_before_the_last_seconds_is_no_suspect(fault: str, tmp_path: Path)
     assert queues[1].events.is_empty() and verdicts[1].verdict.events.is_empty()
 
 
+@pytest.mark.slow
 def test_open_questions_follow_from_what_was_counted(tmp_path: Path) -> None:
     for columns, asked in (("duration", False), ("", True)):
         path = ethernet(tmp_path, paused=0.5, sent=0.4, columns=columns)
@@ -287,6 +288,7 @@ def test_stall_of_split_or_slow_ports_is_exact(
     assert row["stall_high_fraction"] is None and counters.verdict.kind == "stalls"
 
 
+@pytest.mark.slow
 def test_unknown_tick_is_an_interval_in_the_verdict(tmp_path: Path) -> None:
     seen = set()
     for rule_ns, share in itertools.product((0.64, 10.24), (0.0005, 0.004, 0.05, 0.5, 1.0)):

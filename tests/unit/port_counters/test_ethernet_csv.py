@@ -148,6 +148,7 @@ def test_a_port_that_loses_speed_is_named(tmp_path: Path, speed: str, shown: str
     )
 
 
+@pytest.mark.slow
 def test_a_full_port_without_queues_is_named(tmp_path: Path) -> None:
     text = "time,node,iface,tx_bytes,tx_packets,speed\n" + "".join(
         f"17643000{k}0,s,{port},{k * sent},{k * sent // 1500},1000\n"

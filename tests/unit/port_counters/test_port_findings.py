@@ -121,6 +121,7 @@ INTERVALS_READ = 38
 """Intervals of each port below."""
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     at=st.one_of(st.integers(1, INTERVALS_READ), st.floats(0.01, INTERVALS_READ - 0.01)),

@@ -154,6 +154,7 @@ def test_a_full_disk_hangs_nobody_and_damages_nothing(folder: Path, tmp_path: Pa
     assert set(load(tmp_path / "out").calls.rank.tolist()) >= {0, 1}
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize("family", ["openmpi", "mpich"])
 def test_programs_at_the_same_time_are_told_apart(

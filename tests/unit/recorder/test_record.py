@@ -126,6 +126,7 @@ def test_a_program_without_mpi_is_told(program, tmp_path) -> None:
     assert not (tmp_path / "evidence").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_rates_within_hosts_need_a_core_each(program, tmp_path) -> None:
     if len(os.sched_getaffinity(0)) < 2:

@@ -178,6 +178,7 @@ def test_trace_that_differs_keeps_the_rank_files(
     assert finish(tmp_path / "out.unfinished", tmp_path / "other").calls == 2 * 102
 
 
+@pytest.mark.slow
 def test_stdout_belongs_to_the_program(program: list[str], tmp_path: Path) -> None:
     command = tailback("record", "--out", str(tmp_path / "out"), "--", *program)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -197,6 +198,7 @@ def test_folders_without_rank_files_are_not_finished(tmp_path: Path) -> None:
         finish(tmp_path / "x")
 
 
+@pytest.mark.slow
 def test_recording_of_mpi_init_alone_is_not_diagnosable(
     program: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

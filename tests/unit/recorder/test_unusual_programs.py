@@ -240,6 +240,7 @@ def test_threads_of_mpich_keep_their_messages_apart(tools: Path) -> None:
     assert program.notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize(("head", "status"), [("use mpi", PLAIN), ("use mpi_f08", TYPED)])
 def test_fortran_with_mpich(tools: Path, head: str, status: str) -> None:

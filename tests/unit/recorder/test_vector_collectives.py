@@ -285,6 +285,7 @@ def test_started_exchanges_and_large_counts(tools: Path) -> None:
     assert messages(program, "MPI_Alltoallv") == pairs(lambda a, b: 2 * elements(a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize(
     ("compiler", "head", "types"),

@@ -198,6 +198,7 @@ def test_phases_that_ranks_drift_into_are_kept_apart(
     assert name in page and ("Recommended." in page) is is_sure
 
 
+@pytest.mark.slow
 def test_adaptive_and_vc_routing_are_proved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

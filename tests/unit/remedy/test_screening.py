@@ -87,6 +87,7 @@ def test_the_three_quickest_are_always_proved() -> None:
     assert list(screen(few, by_name(times)).kept) == ["a", "d", "c"]
 
 
+@pytest.mark.slow
 def test_on_the_demo_the_best_by_packets_survives() -> None:
     """The fluid model leaves out the slow ones, and never the winner."""
     prepared = prepare(load(ROOT / "examples" / "demo" / "demo.toml"))

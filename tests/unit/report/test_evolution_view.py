@@ -102,6 +102,7 @@ def small_torus(y: str) -> Run:
     )
 
 
+@pytest.mark.slow
 def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
     stall = {}
     for y in ("4.7 GB/s", "18.8 GB/s"):

@@ -213,6 +213,7 @@ def test_more_messages_than_can_be_numbered(options: dict[str, object]) -> None:
         build(options, 4, 1)
 
 
+@pytest.mark.slow
 def test_a_switch_with_too_many_ports_is_refused(tmp_path: Path) -> None:
     """It is refused before memory is taken for it: the process may use 6 GiB."""
     path = tmp_path / "wide.toml"

@@ -210,6 +210,7 @@ def test_a_diagnosis_takes_the_recorders_rates(tmp_path: Path) -> None:
         assert load_scenario(trace, fabric="tapered").engine.assumes_memory_rate
 
 
+@pytest.mark.slow
 def test_a_gain_covers_errors_of_host_rates() -> None:
     def remedy(**engine: Any) -> tuple[Remedy, Candidate]:
         # Partners are on different hosts; another placement brings them together.

@@ -141,6 +141,7 @@ def bytes_of_links(run: Run) -> pl.DataFrame:
     return run.tables["truth"].group_by("link").agg(pl.col("bytes").sum()).sort("link")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bytes_of_links_are_within_two_percent(seed: int) -> None:
     """With 24 of 1000 steps simulated, single links would be off by 5 % and more."""

@@ -53,6 +53,7 @@ def test_the_final_counters_are_the_truth(probed: Run) -> None:
     assert last["time_ps"].max() <= probed.summary["end_ps"]
 
 
+@pytest.mark.slow
 def test_run_counters_read_like_a_switchs(probed: Run, tmp_path: Path) -> None:
     path = probed.write(tmp_path / "run")
     counters = read_counters(path)

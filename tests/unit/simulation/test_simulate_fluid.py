@@ -193,6 +193,7 @@ size = "64 KiB"
 """
 
 
+@pytest.mark.slow
 def test_the_commands_tell_the_models_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,7 @@ def serving(folder: Path) -> Iterator[None]:
     assert not worker.is_alive()
 
 
+@pytest.mark.slow
 def test_a_workers_tasks_keep_the_diagnosis(
     tmp_path: Path, alone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ COST_S = 5.165
 """Time of the iterations less that of the same run without the fault (README.md of the example)."""
 
 
+@pytest.mark.slow
 def test_the_examples_slow_cable_costs_as_ranged() -> None:
     diagnosis = tb.diagnose(CASE, seeds=1, methods=["block"]).diagnosis
     (injected,) = json.loads((CASE / "truth.json").read_text())["causes"]
@@ -53,6 +54,7 @@ def test_a_folder_without_lab_links_is_a_trace(tmp_path: Path) -> None:
 PAIR = ROOT / "examples" / "lab" / "placement"
 
 
+@pytest.mark.slow
 def test_the_examples_remedy_gains_as_predicted(tmp_path: Path) -> None:
     result = tb.diagnose(PAIR / "before", seeds=1, remedies=["placement"])
     (injected,) = json.loads((PAIR / "before" / "truth.json").read_text())["causes"]

@@ -149,6 +149,7 @@ def test_tenfold_stall_is_found_with_stated_power(zeros: float) -> None:
     assert stated >= (25 if zeros < 0.9 else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_tests")
 def test_ratio_interval_covers_nineteen_of_twenty() -> None:
     random = np.random.default_rng(7)

@@ -80,6 +80,7 @@ def test_a_stencil_in_1024_files_adds_up() -> None:
     assert np.array_equal(index.amount, program.amount)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_a_stencil_of_27648_ranks_adds_up() -> None:
     """The sum of 8 B folds the 11,264 ranks over 16,384 in, takes 14 rounds, and unfolds."""
