@@ -145,7 +145,7 @@ def add_evidence(
         space,
         chosen,
         assumed_hosts=bool(statements.assumed_hosts),
-        candidates=[prepared.fabric.link_name(cable.link) for cable in candidates],
+        candidates=candidates,
         counted=are_counted(evidence, (*best.slow, *candidates), prepared.fabric),
         pairs=statements.pairs,
     )

@@ -38,6 +38,10 @@ from tailback.telemetry.left_out import copies
 MIN_OTHER_SHARE = 0.02
 """Ratio of other jobs' bytes to our own from which their traffic is simulated."""
 
+TCP_GBPS = 10.0
+"""Rate of hosts up to which Ethernet is taken to carry messages by TCP and to drop packets. Faster
+adapters are made for RDMA, which needs a network that pauses or paces instead."""
+
 Slow = tuple[SlowLink, ...]
 
 
@@ -183,11 +187,14 @@ def wrong_unit(slow: Slow, evidence: NetworkEvidence, fabric: Fabric) -> float:
 
 
 def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether the network drops packets: by its counters, else by its having named interfaces."""
+    """Whether the network drops packets: by its counters, else by what Ethernet of its rate does."""
     counters = evidence.counters
     if counters is not None and (counters.lossy or not np.isnan(counters.stall).all()):
         return counters.lossy
-    return fabric.link_interface is not None
+    if fabric.link_interface is None:
+        return False
+    of_hosts = np.asarray(fabric.link_src) < fabric.n_nodes
+    return float(np.asarray(fabric.link_gbps)[of_hosts].max(initial=0.0)) <= TCP_GBPS
 
 
 def routing_is_stated(prepared: PreparedScenario) -> bool:

@@ -8,7 +8,7 @@ bits the entropy over the accounts would fall on average. What the measurement c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -22,6 +22,8 @@ from tailback.budget import optional
 from tailback.diagnosis.explanation import MeasurementKind, NextMeasurement
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
+from tailback.fabric.degraded import SlowLink
+from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
 from tailback.inference.comparisons import PortBytes, PortStalls, stall_error_ps
 from tailback.inference.decision import ASSUMED, UNEXPLAINED
@@ -97,7 +99,7 @@ def possible_measurements(
     prepared: PreparedScenario,
     *,
     assumed_hosts: bool,
-    candidates: Sequence[str],
+    candidates: Sequence[SlowLink],
     counted: bool,
     pairs: str,
 ) -> list[Measurement]:
@@ -107,12 +109,13 @@ def possible_measurements(
         space: The hypotheses, with the evidence.
         prepared: The scenario of the most probable machine model.
         assumed_hosts: Whether the hosts of the ranks are an assumption.
-        candidates: Names of cables of which one may be slow.
+        candidates: Cables of which one may be slow, by a link of each, the likeliest first.
         counted: Whether counters are of the cables that may be slow.
         pairs: Why hosts should be measured in pairs, as a clause; empty: nothing in particular.
     """
     evidence, fabric = space.evidence, prepared.fabric
-    others, cables = evidence.others, tuple(candidates)
+    others = evidence.others
+    cables = tuple(fabric.link_name(cable.link) for cable in candidates)
     infiniband = fabric.link_interface is None
     numbers = dict.fromkeys(fabric.node_host[prepared.observed.node].tolist())
     hosts = tuple(fabric.host_name[host] for host in numbers)
@@ -147,13 +150,21 @@ def possible_measurements(
         out.append(Measurement("counters", text, COLLECT, subjects=cables, asked=True))
     if len(hosts) > 1:
         text = pairs or wording.SLOW_SOMEWHERE
+        suspects = [host for host in _hosts_of(candidates, fabric) if host in hosts]
+        tested = suspects[0] if suspects else hosts[1]
         test = ("ib_write_bw",) if infiniband else ("iperf3", "-c")
-        out.append(Measurement("pairs", text, (*test, hosts[1]), subjects=hosts, asked=bool(pairs)))
+        out.append(Measurement("pairs", text, (*test, tested), subjects=hosts, asked=bool(pairs)))
         moved = (*hosts[1:], hosts[0])
         again = ("tailback", "record", "--out", "shifted", "--", "mpirun", "--host")
         command = (*again, ",".join(moved), "PROGRAM")
         out.append(Measurement("second-run", wording.SECOND_RUN, command, subjects=moved))
     return out
+
+
+def _hosts_of(cables: Iterable[SlowLink], fabric: Fabric) -> list[str]:
+    """Names of the hosts at the ends of cables, in their order."""
+    ends = [int(end[cable.link]) for cable in cables for end in (fabric.link_src, fabric.link_dst)]
+    return [fabric.host_name[fabric.node_host[end]] for end in ends if end < fabric.n_nodes]
 
 
 LIST_JOBS: Final = (

@@ -309,11 +309,14 @@ def test_pauses_of_queued_ports_are_stalls() -> None:
     assert counters.stall_ps[egress(FABRIC, 0)] == pytest.approx(3e12, rel=0.02)
 
 
-def test_queues_without_pauses_drop_packets() -> None:
-    free = counted(FABRIC, OWN).with_columns(
-        paused_fraction=pl.lit(0.0), backlog_bytes=pl.lit(0, pl.UInt64)
+def test_queues_that_cannot_be_paused_drop_packets() -> None:
+    queued = counted(FABRIC, OWN).with_columns(
+        stall_fraction=pl.lit(None, pl.Float64), backlog_bytes=pl.lit(0, pl.UInt64)
     )
-    assert drops_packets(free)
+    assert drops_packets(queued)
+    # Nothing filled a queue of ports that can be paused.
+    free = queued.with_columns(paused_fraction=pl.lit(0.0))
+    assert not drops_packets(free)
     # Another class of traffic is paused, and this one is not.
     both = free.with_columns(paused_fraction=pl.lit(0.3), drops=pl.lit(2, pl.UInt64))
     assert drops_packets(both)

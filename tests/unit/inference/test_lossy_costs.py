@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tailback.diagnosis.explanation import Cost
 from tailback.inference.decision import more_by_load_ps, with_lossy_costs
+from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.network_clues import is_lossy
 
 S = 10**12
 
@@ -58,3 +62,17 @@ def test_the_largest_cost_stays_first() -> None:
         "noise",
         "slow-link",
     ]
+
+
+@pytest.mark.parametrize(("gbps", "lossy"), [(0.04, True), (10.0, True), (54.5, False)])
+def test_fast_ethernet_is_not_taken_to_drop(gbps: float, lossy: bool) -> None:
+    ethernet: Any = SimpleNamespace(
+        link_interface=np.array(["eth0", "swp1"]),
+        # From a host and from a switch.
+        link_src=np.array([0, 1]),
+        n_nodes=1,
+        link_gbps=np.array([gbps, 400.0]),
+    )
+    assert is_lossy(NetworkEvidence(), ethernet) == lossy
+    infiniband: Any = SimpleNamespace(link_interface=None)
+    assert not is_lossy(NetworkEvidence(), infiniband)

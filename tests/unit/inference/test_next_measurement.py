@@ -37,6 +37,8 @@ PREPARED = prepare(
         }
     )
 )
+HOST_LINK = int(np.flatnonzero(PREPARED.fabric.link_dst == PREPARED.observed.node[3])[0])
+"""The cable of the last rank's host, from its switch."""
 
 
 def possible(evidence: NetworkEvidence, **stated: Any) -> list[Measurement]:
@@ -121,7 +123,7 @@ def test_only_missing_evidence_is_asked_for() -> None:
     counters: Any = SimpleNamespace()
     asked = [m.kind for m in possible(NetworkEvidence()) if m.asked]
     assert asked == ["counters"]
-    cables = {"candidates": ("a → b",)}
+    cables = {"candidates": (SlowLink(HOST_LINK, 1.0),)}
     assert [m.kind for m in possible(NetworkEvidence(), **cables) if m.asked] == [
         "forwarding",
         "counters",
@@ -132,7 +134,7 @@ def test_only_missing_evidence_is_asked_for() -> None:
         for m in possible(NetworkEvidence(counters, jobs=()), **cables, counted=False)
         if m.kind == "counters"
     ]
-    assert of_cables.asked and of_cables.subjects == ("a → b",)
+    assert of_cables.asked and of_cables.subjects == (PREPARED.fabric.link_name(HOST_LINK),)
 
 
 def test_a_job_on_one_host_has_no_pairs() -> None:
@@ -140,6 +142,15 @@ def test_a_job_on_one_host_has_no_pairs() -> None:
     assert {"pairs", "second-run"} <= kinds
     (again,) = [m for m in possible(NetworkEvidence()) if m.kind == "second-run"]
     assert again.subjects[-1] == PREPARED.fabric.host_name[0]
+
+
+def test_the_host_of_a_suspect_cable_is_tested_first() -> None:
+    (pairs,) = [
+        m
+        for m in possible(NetworkEvidence(), candidates=(SlowLink(HOST_LINK, 1.0),))
+        if m.kind == "pairs"
+    ]
+    assert pairs.command[-1] == PREPARED.fabric.host_name[PREPARED.observed.node[3]]
 
 
 def test_shifted_ranks_run_on_the_next_host() -> None:

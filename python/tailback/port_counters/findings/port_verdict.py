@@ -110,13 +110,14 @@ def is_lossy(intervals: pl.DataFrame) -> bool:
 
 
 def drops_packets(intervals: pl.DataFrame) -> bool:
-    """Whether full queues drop packets: counters are those of a lossy network without pauses.
+    """Whether full queues drop packets: counters are those of a lossy network.
 
-    Far ends that pause ports instead make the network lossless, unless it drops packets as well.
+    Ports whose far ends can pause them (priority flow control) do not fill queues until packets are
+    lost, whether or not they were paused. If packets were lost nevertheless, the network is lossy.
     """
-    paused = bool((intervals["paused_fraction"] > 0).any())
+    pausing = bool(intervals["paused_fraction"].is_not_null().any())
     dropped = bool((intervals["drops"] > 0).any())
-    return is_lossy(intervals) and (dropped or not paused)
+    return is_lossy(intervals) and (dropped or not pausing)
 
 
 def assess_ports(
