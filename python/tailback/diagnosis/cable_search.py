@@ -98,6 +98,8 @@ class CableTrials(ABC):
         bursts: Bursts per window of counted traffic of others beside which cables are simulated.
         avoided: Cables that adaptive routing seems to avoid, by one link of each: they delay the
             run only at rates below those that are tried first.
+        busy_ps: Time that the busier direction of each link's cable sends at its nominal rate, ps,
+            shape (L,); None: unknown.
         trials: All that was simulated.
     """
 
@@ -107,6 +109,7 @@ class CableTrials(ABC):
     most_trials: int = 1000
     bursts: int | None = None
     avoided: Collection[int] = ()
+    busy_ps: Floats | None = None
     trials: list[Trial] = field(default_factory=list)
 
     @abstractmethod
@@ -155,6 +158,15 @@ class CableTrials(ABC):
         self.trials.append(trial)
         return trial
 
+    def highest_share(self, link: int) -> float:
+        """Share of its rate above which a slow cable alone cannot cost the time that is missing.
+
+        It delays the run by no more than it sends longer than at its nominal rate.
+        """
+        if self.busy_ps is None:
+            return 1.0
+        return float(self.busy_ps[link] / (self.busy_ps[link] + self.missing_ps))
+
     def first(self, before: tuple[SlowLink, ...], link: int, both: bool = True) -> Trial | None:
         """Trial of a cable at the first rate.
 
@@ -163,6 +175,7 @@ class CableTrials(ABC):
         least, most = FIRST_SHARES
         share = max(most - (most - least) * 1.5 * self.missing_ps / self.measured_ps, least)
         nominal = float(self.nominal[link])
+        share = max(min(share, self.highest_share(link)), MIN_SHARE)
         share = max(share, self.least_rate(link, both=both) / nominal)
         if share >= MAX_SHARE:
             return None
@@ -245,6 +258,20 @@ class CableTrials(ABC):
             trial = self.first((), link, both=False)
             if trial is not None:
                 out.append(trial)
+        return out
+
+    def other_directions(self, best: Trial, reverse: Ints) -> list[Trial]:
+        """Trials of the best cable with both, or the other one, of its directions slow."""
+        ((link, rate, both),) = best.cables
+        ways = ((link, True), (link, False), (int(reverse[link]), False))
+        out = []
+        for end, either in ways:
+            if self.exhausted:
+                break
+            if (end, either) == (link, both) or rate < self.least_rate(end, both=either):
+                continue
+            trial = self.attempt((SlowLink(end, rate, either),))
+            out.append(self.tuned(trial) if trial.score >= best.score else trial)
         return out
 
     def same_rate(self, best: Trial, links: Sequence[int]) -> None:
@@ -341,12 +368,20 @@ class CableSearch:
             best = self.likeliest(max(most // 2, 1 + len(trials.kinds)))
             singles += trials.one_way(best, self.ahead[:most], self.reverse)
             singles.sort(key=_shape, reverse=True)
-            singles = [*map(trials.best_rate, singles[:MAX_REFINED]), *singles[MAX_REFINED:]]
+            # At the first rate a single kind of evidence may show the right one.
+            best_of_kinds = [min(singles, key=partial(_misfit, kind)) for kind in trials.kinds]
+            fitted = [*singles[:MAX_REFINED], *best_of_kinds]
+            fitted = [trial for number, trial in enumerate(fitted) if trial not in fitted[:number]]
+            rest = [trial for trial in singles if trial not in fitted]
+            singles = [*map(trials.best_rate, fitted), *rest]
         singles.sort(key=_score, reverse=True)
         # The model's own time is off by some per cent, so the rate that gives the measured time is
         # not the most probable one, and which cable is depends on it.
         order = [trials.tuned(trial, best=trial is singles[0]) for trial in singles[:MAX_REFINED]]
-        order = sorted([*order, *singles[MAX_REFINED:]], key=_score, reverse=True)
+        order += singles[MAX_REFINED:]
+        if not self.is_conclusive:
+            order += trials.other_directions(max(order, key=_score), self.reverse)
+        order.sort(key=_score, reverse=True)
         trials.same_rate(order[0], self.alternatives(order[0].cables[0].link))
         if not trials.agrees(order[0]):
             ahead = [trial for trial in order if trial.cables[0].link in self.ahead[:most]]

@@ -210,6 +210,12 @@ def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
     return [int(first) for first in order if score[first] > 0]
 
 
+def busy_cables_ps(run: Run, fabric: Fabric) -> Floats:
+    """Time that the busier direction of each link's cable sends at its rate, ps, shape (L,)."""
+    busy_ps = link_totals(run, "bytes") * 8e3 / np.asarray(fabric.link_gbps, np.float64)
+    return np.maximum(busy_ps, busy_ps[fabric.link_reverse])
+
+
 def carrying_cables(run: Run, fabric: Fabric) -> Ints:
     """Cables that carry enough of a run's traffic to slow it, those with most of it first."""
     reverse = fabric.link_reverse.astype(np.int64)

@@ -187,7 +187,7 @@ def wrong_unit(slow: Slow, evidence: NetworkEvidence, fabric: Fabric) -> float:
 
 
 def is_lossy(evidence: NetworkEvidence, fabric: Fabric) -> bool:
-    """Whether the network drops packets: by its counters, else by what Ethernet of its rate does."""
+    """Whether the network drops packets: by counters, else as Ethernet of its rate does."""
     counters = evidence.counters
     if counters is not None and (counters.lossy or not np.isnan(counters.stall).all()):
         return counters.lossy

@@ -61,6 +61,7 @@ from tailback.inference.machine_models import (
 from tailback.inference.measured_cables import (
     MeasuredCableTrials,
     MessagePaths,
+    busy_cables_ps,
     cable_suspects,
     parallel_links,
     stall_clues,
@@ -472,6 +473,7 @@ class ExplanationSearch:
             bursts=bursts,
             most_trials=most + (REFINING_TRIALS if self.space.is_open else DOUBTFUL_TRIALS),
             avoided=_cables(clues.avoided[:AVOIDED_FITTED], fabric),
+            busy_ps=busy_cables_ps(run, fabric),
         )
         return CableSearch(
             trials,
@@ -514,6 +516,7 @@ class ExplanationSearch:
             healthy=predict(Change(computations=True)),
             nominal=np.asarray(machine.prepared.fabric.link_gbps, np.float64),
             most_trials=most_trials,
+            busy_ps=busy_cables_ps(run, machine.prepared.fabric),
         )
         return rank(trials, suspects, size, self.space.progress)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailback.diagnosis.cable_search import CableSearch, Outcome
+from tailback.diagnosis.cable_search import MIN_SHARE, CableSearch, Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.evidence.call_profile import CallProfile, times_between_computations
@@ -487,6 +487,42 @@ def test_a_search_ends_after_its_trials() -> None:
         lambda slow: 0.1 + 0.001 * slow[0].link if slow else 0.3, most_trials=20
     )
     assert 12 <= search_result.tried <= 24
+
+
+def test_a_cable_with_few_bytes_is_tried_at_a_low_rate() -> None:
+    """Sending for a hundredth of the run, it costs a third of it at a fiftieth of its rate."""
+    trials = trials_of(
+        lambda _: Outcome(1_000_000, {}),
+        ErrorModel(1_500_000),
+        Prior(1, np.array([1, 0], np.uint32)),
+        Outcome(1_000_000, {}),
+        cables_of(2),
+    )
+    trials.busy_ps = np.array([10_000.0, 10_000.0])
+    assert trials.highest_share(0) == pytest.approx(10_000 / 510_000)
+    trials.first((), 0)
+    (trial,) = trials.trials
+    assert trial.cables[0].gbps == pytest.approx(MIN_SHARE * cables_of(2).link_gbps[0])
+
+
+def test_the_best_of_one_kind_of_evidence_is_fitted() -> None:
+    """Call times show cables with many bytes first, and stalls the right one."""
+
+    def evaluate(change: Change) -> Any:
+        if not change.slow:
+            return SimpleNamespace(elapsed_ps=1_000_000, calls=0.3, stalls=0.9)
+        (cable,) = change.slow[:1]
+        elapsed = round(1_000_000 + 100_000 * (50.0 / cable.gbps - 1.0))
+        if cable.link // 2 != 9:
+            return SimpleNamespace(elapsed_ps=elapsed, calls=0.05 + 0.001 * cable.link, stalls=0.5)
+        # It explains calls as well only at a tenth of its rate.
+        calls = 0.001 if cable.gbps < 10.0 else 0.9
+        return SimpleNamespace(elapsed_ps=elapsed, calls=calls, stalls=0.05)
+
+    found = search(
+        evaluate, [CALLS, STALLS], list(range(0, 24, 2)), cables_of(24), measured_ps=1_500_000
+    )
+    assert {cable.link // 2 for cable in found.cables} == {9}
 
 
 def test_a_port_confirmed_cable_precedes_a_direction() -> None:

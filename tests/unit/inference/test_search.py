@@ -138,6 +138,7 @@ def explained(
     monkeypatch.setattr(search, "links_in_series", lambda *_: in_series or [])
     monkeypatch.setattr(search, "cable_suspects", lambda *_: list(range(0, 32, 2)))
     monkeypatch.setattr(search, "stall_clues", lambda *_: StallClues())
+    monkeypatch.setattr(search, "busy_cables_ps", lambda *_: None)
     monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(
         search,
