@@ -85,14 +85,11 @@ def test_parts_are_in_order_verdict_first() -> None:
     ids = [attributes.get("id") for attributes in read().all("section")]
     assert ids == [
         "verdict",
-        "remedy",
-        "where",
+        "cost",
         "when",
-        "waiting",
+        "where",
         "placement",
-        "change",
-        "sure",
-        "provenance",
+        "evidence",
     ]
     text = page()
     assert text.index("Placement: neighbours of the grid") < text.index("What to do")
@@ -197,7 +194,6 @@ def test_every_figure_is_drawn_once() -> None:
         "flame",
         "change_back_pressure",
         "change_how_sure",
-        "change_distance",
         "samples",
         "points",
     }
