@@ -112,7 +112,7 @@ def test_the_measured_time_is_divided_as_diagnosed(
         ["Placement", "−25 ms (25 %)", "range: 70 ms – 80 ms"],
         ["not explained", "19.8 ms (20 %)"],
     ]
-    text = browser.run("return document.querySelector('main').textContent")
+    text = browser.run("return document.querySelector('main').textContent").replace("\u00a0", " ")
     for part in ("Load balance", "80 %", "rank 7", "h07", "job 21 50 %", "± 4"):
         assert part in text, part
     assert browser.run("return window.hacked === undefined")

@@ -262,7 +262,7 @@ def attainable_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
     if diagnosis is None or diagnosis.explanation is None:
         return None
     elapsed = diagnosis.explanation.elapsed_ps
-    names: dict[str, str] = {**VERDICTS}
+    names = {str(cause): words for cause, words in VERDICTS.items()}
     rows = [_row("measured", 0, elapsed, format_time(elapsed), INK, strong=True)]
     for cost in diagnosis.explanation.costs:
         if cost.share < SMALL:

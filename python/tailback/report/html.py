@@ -248,8 +248,8 @@ def _template(name: str) -> jinja2.Template:
     return template(
         name,
         {
-            "time": format_time,
-            "percent": percent,
+            "time": lambda ps: keep_units(format_time(ps)),
+            "percent": lambda share, digits=None: keep_units(percent(share, digits)),
             "keep_units": keep_units,
         },
     )

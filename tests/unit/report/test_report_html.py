@@ -146,7 +146,7 @@ def test_the_link_table_has_the_plots_numbers() -> None:
     shrunk = FigureData(make_run()).load().shrunk
     assert shrunk is not None
     rows = re.findall(
-        r'<tr data-link="(\d+)".*?<td class="n" data-value="([\d.]+)">(?:(\d+(?:\.\d)?) %)? ',
+        r'<tr data-link="(\d+)".*?<td class="n" data-value="([\d.]+)">(?:(\d+(?:\.\d)?)\s%)? ',
         page(),
         re.S,
     )
