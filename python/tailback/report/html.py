@@ -327,7 +327,7 @@ def _root_links(diagnosis: Diagnosis) -> list[LinkEvidence]:
 def _named_links(case: FigureCase, roots: Sequence[LinkEvidence]) -> list[dict[str, Any]]:
     """Links that the verdict names and that are no root in the expected run, for the table."""
     observed, load = case.observed, case.observed.load()
-    shrunk, known = load.shrunk, {link.link for link in roots}
+    shrunk, listed = load.shrunk, {link.link for link in roots}
     assert shrunk is not None  # a load of links
     return [
         {
@@ -341,7 +341,7 @@ def _named_links(case: FigureCase, roots: Sequence[LinkEvidence]) -> list[dict[s
             "samples": int(load.samples[link]),
         }
         for link in case.roots
-        if link not in known and link < observed.n_links
+        if link not in listed and link < observed.n_links
     ]
 
 

@@ -72,7 +72,7 @@ def test_every_possibly_slow_cable_is_listed() -> None:
     assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]
 
 
-def test_a_cable_congested_in_the_other_direction_names_both() -> None:
+def test_a_slow_cable_names_both_congested_directions() -> None:
     diagnosis = make_diagnosis(make_run())
     root = diagnosis.findings[0].links[0]
     named = SubjectLink(link=root.link + 1, name="other", text="other serves 11 of 40 Mb/s")

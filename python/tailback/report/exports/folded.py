@@ -25,10 +25,10 @@ def folded(result: Result) -> Exported:
 def _stacks(frame: Frame, below: tuple[str, ...], scale: int) -> Iterator[str]:
     """A line for each box whose value is not all in the boxes above it."""
     path = below if frame.kind == "all" else (*below, _name(frame))
-    own = frame.value - sum(child.value for child in frame.children)
+    stall_of_box = frame.value - sum(child.value for child in frame.children)
     # What is left of sums of the same numbers in another order is no time.
-    if path and own > 1e-9 * frame.value:
-        yield f"{';'.join(path)} {max(round(own / scale), 1)}"
+    if path and stall_of_box > 1e-9 * frame.value:
+        yield f"{';'.join(path)} {max(round(stall_of_box / scale), 1)}"
     for child in frame.children:
         yield from _stacks(child, path, scale)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from tailback.collector.exposition import family, labelled, sample
+from tailback.io.exposition import family, labelled, sample
 from tailback.report.exports.model import EXPORTS, Exported, Result
 
 _OF_LINKS = {
