@@ -88,9 +88,6 @@ def diagnosis_lines(
     if diagnosis.captured and not verbose:
         lines += wrap(diagnosis.times_from)
     lines += _remedy(diagnosis, folder, rank_files, verbose=verbose)
-    asked = explanation.next_measurement if explanation is not None else None
-    if asked is not None and (verbose or diagnosis.cause == "undetermined"):
-        lines += measurement_lines(asked)
     measured = explanation is not None
     if not measured or diagnosis.cause in CAUSES_ON_LINKS:
         lines += _links_in_question(diagnosis, call_sites, verbose=verbose)
@@ -109,7 +106,10 @@ def diagnosis_lines(
     else:
         lines += _short_notes(diagnosis)
     lines += ["", heading("NEXT", f"open {printable(str(folder / 'report.html'))}")]
-    return lines if verbose else [*lines, _more(diagnosis)]
+    lines += [] if verbose else [_more(diagnosis)]
+    asked = explanation.next_measurement if explanation is not None else None
+    # Last: what is read first after a long screen.
+    return lines if asked is None else [*lines, *measurement_lines(asked)]
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
