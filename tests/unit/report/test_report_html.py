@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from tailback.diagnosis.explanation import Explanation, NextMeasurement
 from tailback.diagnosis.model import Finding
 from tailback.errors import RunError
 from tailback.report import FigureData, render_report, write_report
@@ -367,6 +368,31 @@ def test_a_remedy_simulated_for_time_is_no_choice() -> None:
     after.tables["samples"] = after.tables["samples"].clear()
     data, _ = unpack(Reader(render_report(run, make_diagnosis(run), after=after)))
     assert [d["id"] for d in data["datasets"]] == ["observed"]
+
+
+def test_an_open_verdict_leads_to_the_next_command() -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    measurement = NextMeasurement(
+        kind="counters",
+        subjects=[],
+        bits=1.2,
+        command=["tailback", "collect", "--out", "counters"],
+        text="counters show slow links",
+    )
+    explanation = Explanation(
+        elapsed_ps=10,
+        parts={"computation": 10},
+        costs=[],
+        not_explained_ps=0,
+        model_error_ps=0,
+        missing=[],
+        next_measurement=measurement,
+        sources=[],
+    )
+    text = render_report(run, diagnosis.model_copy(update={"explanation": explanation}))
+    answer = text[text.index('id="remedy"') : text.index('id="cost"')]
+    assert "<code>tailback collect --out counters</code>" in answer
 
 
 def test_doubt_is_said_at_the_top() -> None:
