@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from tailback.diagnosis.model import Diagnosis, LinkEvidence, Remedy
+from tailback.diagnosis.model import Diagnosis, LinkEvidence
 from tailback.report.attribution import CallSite
 from tailback.units import format_time, percent
 
@@ -60,7 +60,7 @@ def story_of(
         reverses: The other direction of the cable of each link.
     """
     steps = [
-        _remedy(diagnosis.remedy),
+        _to_do(diagnosis),
         _place(diagnosis, roots, reverses),
         _program(diagnosis, roots, lines),
         _reason(diagnosis),
@@ -143,10 +143,12 @@ def _program(
     return Step("Phase", [Item(*pair) for pair in zip(phases, addresses, strict=False)])
 
 
-def _remedy(remedy: Remedy | None) -> Step | None:
-    """All actions of the remedy, and what it saves where they do not say it."""
+def _to_do(diagnosis: Diagnosis) -> Step | None:
+    """All actions of the remedy and what it saves; without one, the next measurement."""
+    remedy, explanation = diagnosis.remedy, diagnosis.explanation
     if remedy is None:
-        return None
+        measurement = None if explanation is None else explanation.next_measurement
+        return None if measurement is None else Step("What to do", [Item(measurement.text)])
     note = ""
     if remedy.name and remedy.predicted_gain is None:
         note = f"{remedy.name}: {remedy.gain_range} less time"

@@ -390,9 +390,11 @@ def test_an_open_verdict_leads_to_the_next_command() -> None:
         next_measurement=measurement,
         sources=[],
     )
-    text = render_report(run, diagnosis.model_copy(update={"explanation": explanation}))
-    answer = text[text.index('id="remedy"') : text.index('id="cost"')]
-    assert "<code>tailback collect --out counters</code>" in answer
+    for remedy in (diagnosis.remedy, None):
+        update = {"explanation": explanation, "remedy": remedy}
+        text = render_report(run, diagnosis.model_copy(update=update))
+        answer = text[text.index('id="remedy"') : text.index('id="cost"')]
+        assert "<code>tailback collect --out counters</code>" in answer
 
 
 def test_doubt_is_said_at_the_top() -> None:
