@@ -45,7 +45,7 @@ def test_an_address_holds_the_scroll_position(browser: webdriver.Browser, plain:
     scrolled, address = browser.run(place), browser.run("return location.hash")
     assert scrolled > 0.3
     # Both choices stay in sight in every part of the page.
-    for part in ("when", "placement", "sure"):
+    for part in ("when", "placement", "evidence"):
         browser.run("document.getElementById(arguments[0]).scrollIntoView()", part)
         top, bottom = browser.run(
             "const box = document.getElementById('tools').getBoundingClientRect();"

@@ -83,6 +83,10 @@ def test_a_comparison_uses_the_same_viewer(browser: webdriver.Browser, pages: Pa
         features=[{"name": "prefers-color-scheme", "value": "dark"}],
     )
     assert browser.run(background) != light
+    # Drawn for paper, so inverted: no white area stays.
+    assert "invert" in browser.run(
+        "return getComputedStyle(document.querySelector('canvas')).filter"
+    )
     browser.command("Emulation.setEmulatedMedia", media="", features=[])
     browser.run("document.querySelectorAll('input[name=dataset]')[1].click()")
     browser.wait("return location.hash.includes('run=after')")

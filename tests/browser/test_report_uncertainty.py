@@ -68,7 +68,7 @@ def test_intervals_that_break_their_promise_are_red(
     browser.open(written(tmp_path, run))
     coverage = browser.run("return document.getElementById('coverage').textContent")
     # Of the fabricated run; nothing in it is off by more than chance.
-    assert "95 % intervals" in coverage
+    assert "95\u00a0% intervals" in coverage
     colours = "return getComputedStyle(document.getElementById('coverage')).color"
     usual = browser.run(colours)
     # Half of the truth moved by 20 points: most intervals miss it.
@@ -87,10 +87,10 @@ def test_intervals_that_break_their_promise_are_red(
     )
     browser.open(written(tmp_path, changed(run, truth=moved)))
     coverage = browser.run("return document.getElementById('coverage').textContent")
-    shares = [float(share) for share in re.findall(r"([\d.]+) % of", coverage)]
+    shares = [float(share) for share in re.findall(r"([\d.]+)\s% of", coverage)]
     assert shares and min(shares) < 90
     assert "fewer than 95 % by more than chance explains" in coverage
-    assert browser.run(colours) != usual == "rgb(27, 36, 48)"
+    assert browser.run(colours) != usual == "rgb(93, 104, 117)"
 
 
 @pytest.fixture(scope="module")
@@ -189,4 +189,5 @@ def test_steps_that_were_not_simulated_are_marked(
     tip = browser.run("return document.getElementById('time_course-tip').textContent")
     assert "extrapolated: 177 steps that were not simulated" in tip
     table = browser.run("return document.querySelector('#provenance table').textContent")
+    table = table.replace("\u00a0", " ")
     assert "177 from step 9 on, from 25 simulated ones: 177 µs ± 1 µs (95 %)" in table

@@ -28,7 +28,7 @@ function serialize(model: Model, now: Readonly<Choice>, first: number): string {
   if (now.dataset !== first) out.set("run", runName(model, now.dataset));
   if (phase !== null) out.set("phase", phase);
   if (now.time) out.set("frames", now.time.join("-"));
-  if (now.quantity !== "congestion") out.set("cell", now.quantity);
+  if (now.quantity !== model.payload.quantity) out.set("cell", now.quantity);
   if (now.nodes.length > 1) out.set("hosts", now.nodes.join("-"));
   else if (now.link >= 0) out.set("link", String(now.link));
   for (const { id, value, options } of selectors()) {
@@ -53,7 +53,7 @@ function applySelection(model: Model, store: Store, text: string, first: number)
   const selection = Math.max(model.phases(dataset).indexOf(params.get("phase")), 0);
   const cell = params.get("cell") ?? "";
   const offered = [...byId<HTMLSelectElement>("quantity").options].map((option) => option.value);
-  const quantity = (offered.includes(cell) ? cell : "congestion") as Quantity;
+  const quantity = (offered.includes(cell) ? cell : model.payload.quantity) as Quantity;
   const { frames } = model.run(model.runsOf(dataset)[0] ?? 0).course;
   const [from, to, ...more] = numbers(params.get("frames"), frames) ?? [];
   const span = from !== undefined && to !== undefined && more.length === 0 && from < to;

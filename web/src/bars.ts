@@ -74,7 +74,7 @@ export class Bars extends ItemPlot {
     renderer.rects([beside + 5, top, textWidth(text, 12) + 4, TALL], "#fff");
     renderer.text(text, beside + 7, middle, {});
     const range = row.low === null || row.high === null ? []
-      : [`range over seeds: ${this.say(row.low)} – ${this.say(row.high)}`];
+      : [`${this.meta.range}: ${this.say(row.low)} – ${this.say(row.high)}`];
     const said = this.change ? `${this.say(row.from)} → ${this.say(row.to)} (${row.text})` : row.text;
     return { box, facts: [row.name, said, ...range] };
   }

@@ -40,19 +40,6 @@ export function connectCopyButtons(): void {
   }
 }
 
-/** Buttons that download a file which another link of the page holds; without a script they lead there. */
-export function connectDownloads(): void {
-  for (const button of document.querySelectorAll<HTMLAnchorElement>("a[data-file]")) {
-    const held = [...document.querySelectorAll<HTMLAnchorElement>("a[download]")]
-      .find((link) => link.download === button.dataset["file"]);
-    if (!held) continue;
-    button.addEventListener("click", (event) => {
-      event.preventDefault();
-      held.click();
-    });
-  }
-}
-
 const NONE = "All phases";
 
 export function connectSelectors(model: Model, store: Store): void {
@@ -92,6 +79,7 @@ export function connectSelectors(model: Model, store: Store): void {
   }
 
   const quantity = byId<HTMLSelectElement>("quantity");
+  quantity.value = store.now.quantity;
   quantity.addEventListener("change", () => store.set({ quantity: quantity.value as Quantity }));
   store.listen((choice) => (quantity.value = choice.quantity));
   connectTime(model, store);

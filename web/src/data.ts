@@ -59,6 +59,8 @@ export interface BarsMeta {
   note: string;
   /** Position of a reference line across all rows. */
   line: number | null;
+  /** Meaning of the whiskers. */
+  range: string;
 }
 
 export interface ColumnsMeta {
@@ -199,6 +201,10 @@ export interface Payload {
     bundle: Ref;
   };
   groups: string[];
+  /** Links at which congestion begins, and links that wait for others. */
+  marks: { roots: number[]; waiting: number[] };
+  /** What plots of links show first. */
+  quantity: Quantity;
   ways: [number, "up" | "down" | "flat"][];
   layout: {
     width: number;

@@ -5,7 +5,7 @@ import { linkFacts } from "./detail";
 import type { Renderer } from "./renderer";
 import { INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Legend } from "./scale";
-import { CHANGE_TICKS, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES } from "./scale";
+import { CHANGE_TICKS, CHANGES, TITLES, UNCERTAIN_WORDS, WIDE_INTERVAL, legend, legendHeight, SHADES } from "./scale";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -20,6 +20,11 @@ const ABOVE_LEGEND = 14;
 const HOST_GAP = 14;
 const WIDTHS = 8;
 const LESS = [4, 2];
+const [ROOT, WAITING] = ["●", "○"];
+/** Links below which there is room for thicker lines. */
+const FEW = 200;
+/** Roots that have a label: more would hide the network. */
+const NAMED_ROOTS = 4;
 
 export class FabricPlot implements Drawing {
   readonly surface: Surface;
@@ -69,6 +74,11 @@ export class FabricPlot implements Drawing {
     });
   }
 
+  /** Height between two tiers: the picture fills the first screen beside the answer. */
+  private get pitch(): number {
+    return this.model.payload.layout.tiers === 2 ? 200 : 130;
+  }
+
   private rowHeight(): number {
     return Math.max(3, Math.min(8, 150 / this.model.payload.layout.node_rows));
   }
@@ -80,18 +90,20 @@ export class FabricPlot implements Drawing {
   height(width: number): number {
     const { tiers } = this.model.payload.layout;
     this.under = ABOVE_LEGEND + legendHeight(this.words(), width - LEFT + 8 - RIGHT);
-    return TOP + Math.max(tiers - 1, 0) * 130 + this.hostsHeight() + this.under;
+    return TOP + Math.max(tiers - 1, 0) * this.pitch + this.hostsHeight() + this.under;
   }
 
   private words(): Legend {
+    const { quantity } = this.store.now;
+    const { roots, waiting } = this.model.payload.marks;
+    const marks = (roots.length ? `${ROOT} root: congestion begins here. ` : "") +
+      (waiting.length ? `${WAITING} waits for another link. ` : "");
     return {
-      title: this.shown.change
-        ? "change of the congested fraction (−1 to 1); dashed: less than before"
-        : "congested fraction (0–1): packets that met congestion there ÷ packets through it",
+      title: this.shown.change ? CHANGES[quantity].replace("dot", "dashed") : TITLES[quantity],
       noData: "no packet sampled, or too few: no data, not zero (cables: not drawn)",
-      uncertain: UNCERTAIN_WORDS,
-      note: "Upper half of an edge: up link. Lower half: down link. Width: packets (square " +
-        "root). Box: the host's ejection link.",
+      ...(quantity === "congestion" ? { uncertain: UNCERTAIN_WORDS } : {}),
+      note: `${marks}Each edge is a cable: its upper half is the link up, its lower half the ` +
+        "link down. Width: packets (square root). Box: the link into a host.",
     };
   }
 
@@ -103,7 +115,7 @@ export class FabricPlot implements Drawing {
   /** Pixel row of a tier, leaves at 0. */
   private y(value: number): number {
     const { tiers } = this.model.payload.layout;
-    const plain = (tiers - 1 - value) * 130;
+    const plain = (tiers - 1 - value) * this.pitch;
     return TOP + (plain - this.panY) * this.zoom;
   }
 
@@ -129,6 +141,7 @@ export class FabricPlot implements Drawing {
     }
     const pitch = this.x(1) - this.x(0);
     renderer.circles(spots, Math.max(2, Math.min(5, pitch * 0.36)), "#fff", MUTED);
+    this.drawMarks(renderer);
     this.drawNames(renderer, pitch);
     const below = this.y(0) + (this.hostsHeight() - 12) * this.zoom;
     for (const [pod, left, right] of this.model.payload.layout.pods) {
@@ -139,6 +152,36 @@ export class FabricPlot implements Drawing {
     }
     renderer.unclip();
     this.drawLabels(renderer, height);
+  }
+
+  /** Dots on the links at which congestion begins, circles on those that wait for others. */
+  private drawMarks(renderer: Renderer): void {
+    const { roots, waiting } = this.model.payload.marks;
+    const rooted = this.spots(roots);
+    renderer.circles(this.spots(waiting), 4, "#fff", INK);
+    renderer.circles(rooted, 5, INK, "#fff");
+    if (rooted.length > 2 * NAMED_ROOTS) return;
+    for (let i = 0; i < rooted.length; i += 2) {
+      const [x = 0, y = 0] = [rooted[i], rooted[i + 1]];
+      const wide = textWidth("root", 11) + 6;
+      renderer.rects([x + 8, y - 7, wide, 14], "rgba(255,255,255,0.85)");
+      renderer.text("root", x + 11, y, { size: 11 });
+    }
+  }
+
+  /** The middle of what is drawn for each link; links that are not drawn are left out. */
+  private spots(links: readonly number[]): number[] {
+    return links.flatMap((link) => {
+      const half = this.halves.indexOf(link);
+      if (half >= 0) {
+        const [x0, y0, x1, y1] = this.line(half);
+        return [(x0 + x1) / 2, (y0 + y1) / 2];
+      }
+      const node = this.ejection.indexOf(link);
+      if (node < 0 || Number.isNaN(this.nodeX[node] ?? NaN)) return [];
+      const [x, y, w, h] = this.hostBox(node);
+      return [x + w / 2, y + h / 2];
+    });
   }
 
   /** Names of the switches, where there is room between them. */
@@ -163,16 +206,16 @@ export class FabricPlot implements Drawing {
     });
     const hosts = this.y(0) + (this.hostsHeight() / 2) * this.zoom;
     if (hosts < height - this.under) renderer.text("hosts", LEFT - 14, hosts, style);
-    const colours = this.shown.colours("congestion");
+    const colours = this.shown.colours(this.store.now.quantity);
     const ticks = this.shown.change ? CHANGE_TICKS : undefined;
     const [y, room] = [height - this.under + ABOVE_LEGEND, this.width - LEFT + 8 - RIGHT];
     legend(renderer, colours, LEFT - 8, y, room, this.words(), ticks);
   }
 
   private drawCables(renderer: Renderer): void {
-    const value = this.shown.values("congestion");
+    const value = this.shown.values(this.store.now.quantity);
     const weight = this.shown.weights();
-    const halfInterval = this.shown.halfIntervals();
+    const halfInterval = this.store.now.quantity === "congestion" ? this.shown.halfIntervals() : () => 0;
     const bins = new Map<number, number[]>();
     for (let h = 0; h < this.halves.length; h++) {
       const link = this.halves[h] ?? 0;
@@ -185,8 +228,8 @@ export class FabricPlot implements Drawing {
       if (!bin) bins.set(key, (bin = []));
       bin.push(...this.line(h));
     }
-    const grow = Math.min(this.zoom, 2.5);
-    const colours = this.shown.colours("congestion");
+    const grow = Math.min(this.zoom, 2.5) * (this.halves.length < FEW ? 1.8 : 1);
+    const colours = this.shown.colours(this.store.now.quantity);
     // The strongest are on top: in a difference, both ends of the scale.
     const middle = this.shown.change ? (SHADES - 1) / 2 : 0;
     const strength = (key: number): number => Math.abs(Math.floor(key / 100) - middle);
@@ -209,12 +252,12 @@ export class FabricPlot implements Drawing {
   }
 
   private drawHosts(renderer: Renderer): void {
-    const value = this.shown.values("congestion");
-    const colours = this.shown.colours("congestion");
+    const value = this.shown.values(this.store.now.quantity);
+    const colours = this.shown.colours(this.store.now.quantity);
     const bins: number[][] = Array.from({ length: SHADES }, () => []);
     const blank: number[] = [];
     const unsure: number[] = [];
-    const halfInterval = this.shown.halfIntervals();
+    const halfInterval = this.store.now.quantity === "congestion" ? this.shown.halfIntervals() : () => 0;
     for (let node = 0; node < this.nodeX.length; node++) {
       if (Number.isNaN(this.nodeX[node] ?? NaN)) continue;
       const link = this.ejection[node] ?? -1;
@@ -257,7 +300,7 @@ export class FabricPlot implements Drawing {
         return this.ejection[node] ?? -1;
       }
     }
-    const value = this.shown.values("congestion");
+    const value = this.shown.values(this.store.now.quantity);
     let best = -1;
     let score = Infinity;
     for (let h = 0; h < this.halves.length; h++) {
@@ -291,7 +334,7 @@ export class FabricPlot implements Drawing {
 
   /** Step through the links of the selection, most congested (or changed) packets first. */
   private step(by: number): void {
-    const value = this.shown.values("congestion");
+    const value = this.shown.values(this.store.now.quantity);
     const weight = this.shown.weights();
     const met = (link: number): number => Math.abs(value(link)) * weight(link);
     const drawn = [...this.halves].filter((link) => weight(link) > 0);

@@ -220,7 +220,7 @@ export class LinkTimeline implements Drawing {
 
   private drawPhases(renderer: Renderer): void {
     const course = this.course;
-    const caption = "phases (darkness: share of a frame's samples)";
+    const caption = "phases (strength: share of a frame's samples)";
     const left = Math.max(0, Math.min(LEFT, this.width - textWidth(caption, 11) - 2));
     renderer.text(caption, left, 10, { size: 11, colour: MUTED });
     this.drawSkipped(renderer, 20 + course.phases.length * STRIP);

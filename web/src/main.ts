@@ -4,7 +4,7 @@ import { connectAddress } from "./address";
 import { Bars } from "./bars";
 import { Columns } from "./columns";
 import { connectCommand } from "./command";
-import { byId, connectCopyButtons, connectDownloads, connectSelectors, connectTable } from "./controls";
+import { byId, connectCopyButtons, connectSelectors, connectTable } from "./controls";
 import { LinkTimeline } from "./link_timeline";
 import type { Embedded, Flames } from "./data";
 import { Arrays, inflate, Model } from "./data";
@@ -92,7 +92,6 @@ function keepInSight(): void {
 
 async function start(): Promise<void> {
   connectCopyButtons();
-  connectDownloads();
   connectTables();
   connectGlossary();
   document.documentElement.classList.add("js");
@@ -101,6 +100,7 @@ async function start(): Promise<void> {
   const flames = embedded.flames && (arrays.json(embedded.flames) as Flames);
   const model = new Model({ ...embedded, flames }, arrays);
   const store = new Store();
+  store.set({ quantity: model.payload.quantity });
   document.documentElement.classList.add("interactive");
 
   keepInSight();

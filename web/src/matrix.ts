@@ -52,7 +52,7 @@ export class Matrix implements Drawing {
   }
 
   height(width: number): number {
-    this.side = Math.min(width - LEFT - RIGHT, 480);
+    this.side = Math.min(width - LEFT - RIGHT, 270);
     return this.side + TOP + ABOVE_LEGEND + 10 + legendHeight(this.words(), width - LEFT);
   }
 
@@ -60,7 +60,7 @@ export class Matrix implements Drawing {
     const what = this.change ? "change of switches visited; dot: fewer" : "bytes between two ranks";
     const { width } = this.meta ?? { width: 1 };
     const each = width > 1 ? ` (cells of ${width} × ${width} ranks)` : "";
-    return { title: `${what}${each}; white: none` };
+    return { title: `${what}${each}; empty: none` };
   }
 
   draw(renderer: Renderer, width: number): void {

@@ -45,10 +45,13 @@ export function textWidth(text: string, size: number): number {
   return measure.measureText(text).width;
 }
 
+const UNITS = /(\d) (?=(?:%|[pnµm]?s|[kMG]?B|Gb\/s|Mb\/s)(?:\W|$))/g;
+
 /** A text wrapped to a width; a word that is wider gets a line of its own. */
 export function wrapped(text: string, size: number, room: number): string[] {
   const lines: string[] = [];
-  for (const word of text.split(" ")) {
+  // A number stays with its unit.
+  for (const word of text.replace(UNITS, "$1\u00a0").split(" ")) {
     const last = lines[lines.length - 1];
     const longer = `${last ?? ""} ${word}`;
     if (last !== undefined && textWidth(longer, size) <= room) lines[lines.length - 1] = longer;

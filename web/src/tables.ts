@@ -4,7 +4,7 @@
 const MIN_ROWS_TO_FILTER = 8;
 
 /** Rows shown of a collapsed table, and how many more it must have to be collapsed. */
-const COLLAPSED_ROWS = 10;
+const COLLAPSED_ROWS = 6;
 const MIN_HIDDEN_ROWS = 2;
 
 /** Sort key of a cell: its ``data-value`` or number, else its text. */

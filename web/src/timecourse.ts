@@ -7,7 +7,7 @@ import { extrapolated, frameAt, timeOf } from "./data";
 import type { Estimate } from "./interval";
 import { ofDifference } from "./interval";
 import type { Renderer } from "./renderer";
-import { fitted, INK, MUTED, SELECTED } from "./renderer";
+import { fitted, INK, MUTED, SELECTED, textWidth } from "./renderer";
 import type { Store } from "./state";
 import { onlyMarks } from "./state";
 import type { Drawing } from "./surface";
@@ -18,9 +18,9 @@ import { Tip } from "./tooltip";
 const LEFT = 150;
 const RIGHT = 14;
 const TOP = 26;
-const ARRIVED = 70;
+const ARRIVED = 44;
 const GAP = 34;
-const TALL = 170;
+const TALL = 90;
 const LINE = 17;
 /** Hop samples of a window below which no fraction is drawn. */
 const MIN_SAMPLES = 10;
@@ -86,8 +86,21 @@ export class TimeCourse implements Drawing {
     return TOP + ARRIVED + GAP + TALL;
   }
 
-  height(): number {
-    return this.bottom + AXIS_HEIGHT + LINE * this.tiers.length + 4;
+  height(width: number): number {
+    const last = this.legendSpots(width)[this.tiers.length - 1]?.[1] ?? 0;
+    return this.bottom + AXIS_HEIGHT + last + LINE + 4;
+  }
+
+  /** Where each tier stands in the legend: beside the one before it where there is room. */
+  private legendSpots(width: number): [number, number][] {
+    let [x, y] = [LEFT, 0];
+    return this.tiers.map(({ name }) => {
+      const wide = 33 + textWidth(name, 11) + 24;
+      if (x > LEFT && x + wide > width) [x, y] = [LEFT, y + LINE];
+      const spot: [number, number] = [x, y];
+      x += wide;
+      return spot;
+    });
   }
 
   private x(frame: number): number {
@@ -133,10 +146,12 @@ export class TimeCourse implements Drawing {
       const name = this.model.payload.ranks ? "expected time" : "time";
       bottomAxis(renderer, time, ticksOf(time, ps), this.bottom, `${name}, ${word}: ${timeOf(this.course)}`);
     }
+    const spots = this.legendSpots(width);
     this.tiers.forEach((tier, i) => {
-      const at = this.bottom + AXIS_HEIGHT + LINE * i + 8;
-      renderer.lines([LEFT, at, LEFT + 26, at], this.colour(tier), 2, DASHES[tier.direction]);
-      renderer.text(fitted(tier.name, 11, width - LEFT - 40), LEFT + 33, at, { size: 11 });
+      const [x, down] = spots[i] ?? [LEFT, 0];
+      const at = this.bottom + AXIS_HEIGHT + down + 8;
+      renderer.lines([x, at, x + 26, at], this.colour(tier), 2, DASHES[tier.direction]);
+      renderer.text(fitted(tier.name, 11, width - x - 40), x + 33, at, { size: 11 });
     });
   }
 

@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import fields
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
 
 from tailback.api.runs import congestion_of, model_description, with_samples
-from tailback.errors import known_keywords
+from tailback.errors import TailbackError, known_keywords, nearest
+from tailback.names.ports import link_names
 from tailback.run import run as base
 from tailback.telemetry.run_views import labelled_by_receives, received_by
 from tailback.units import format_time, percent
 
 if TYPE_CHECKING:
     from tailback.api.plots import Plots
+
+
+class _Names(NamedTuple):
+    """Names of what numbers stand for: the table that defines it, and the columns to add."""
+
+    table: str
+    frame: pl.DataFrame
 
 
 class Run(base.Run):
@@ -30,7 +40,7 @@ class Run(base.Run):
 
     Example:
         >>> run = tb.simulate("examples/demo/demo.toml")
-        >>> run.tables["messages"].to_pandas()
+        >>> run.to_pandas("messages")
         >>> run.plot.link_time().savefig("link_time.pdf")
         >>> run.write("run")
     """
@@ -56,6 +66,52 @@ class Run(base.Run):
         from tailback.api.plots import Plots
 
         return Plots(self)
+
+    def to_pandas(self, table: str = "messages") -> Any:
+        """A table as a pandas data frame, with names beside the numbers of links, ranks and labels.
+
+        Args:
+            table: Name of the table (docs/reference/tables.md).
+
+        Returns:
+            Its rows and columns. A number of a link is followed by ``link_name``; one of a label by
+            ``phase`` and ``call``; ``src_rank`` and ``dst_rank`` by ``src_host`` and ``dst_host``.
+
+        Raises:
+            TailbackError: There is no such table, or pandas or pyarrow is not installed.
+
+        Example:
+            >>> run.to_pandas().groupby("phase")["size_bytes"].sum()
+        """
+        if table not in self.tables:
+            raise TailbackError(f"unknown table {table!r}", remedy=nearest(table, self.tables))
+        frame = self.tables[table]
+        for key, names in self._names().items():
+            if key in frame.columns and table != names.table:
+                frame = frame.join(names.frame, on=key, how="left", maintain_order="left")
+        try:
+            return frame.to_pandas()
+        except ImportError as error:
+            raise TailbackError(
+                f"needs the package {error.name}", remedy="pip install pandas pyarrow"
+            ) from None
+
+    def _names(self) -> dict[str, _Names]:
+        """By the column of a number, the columns that say what it stands for."""
+        links, labels = self.tables["links"], self.tables["labels"]
+        hosts = self.tables["ranks"].join(self.tables["nodes"], on="node", maintain_order="left")
+        named = links.select("link", link_name=pl.Series(link_names(links), dtype=pl.String))
+        ends = {
+            f"{end}_rank": hosts.select(
+                pl.col("rank").alias(f"{end}_rank"), pl.col("host_name").alias(f"{end}_host")
+            )
+            for end in ("src", "dst")
+        }
+        return {
+            "link": _Names("links", named),
+            "label": _Names("labels", labels.select("label", "phase", "call")),
+            **{key: _Names("ranks", frame) for key, frame in ends.items()},
+        }
 
     def received_by(self, host: str) -> Run:
         """The samples and messages that arrived at one host, or at one of its nodes.

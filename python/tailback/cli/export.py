@@ -17,8 +17,14 @@ from tailback.errors import FabricError, RunError, TailbackError
 from tailback.io.delimited import for_spreadsheets
 from tailback.names.ports import link_names
 from tailback.report import attribute, to_table
+from tailback.report.exports import EXPORTS, Result
 from tailback.run.run import Run, atomic_file
 from tailback.simulation.decode import link_counts
+from tailback.sources.diagnosis_folder import (
+    is_diagnosis,
+    read_diagnosis,
+    read_measured_tables,
+)
 from tailback.sources.source import read_base_run as read_run
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
@@ -162,6 +168,47 @@ def attribution(folder: Path, out: Path, side: Side, host: str | None, force: bo
     _state_skips(run)
     if not table.height:
         click.echo(f"note: {_why_empty(run)}", err=True)
+
+
+def _to_tool(name: str, summary: str) -> click.Command:
+    """The command that exports in a registered format."""
+
+    @click.argument("folder", type=click.Path(path_type=Path))
+    @click.argument("out", type=click.Path(path_type=Path))
+    @click.option("--force", is_flag=True, help="Overwrite the file.")
+    def write(folder: Path, out: Path, force: bool) -> None:
+        _require_outside(folder, out)
+        run = read_samples(folder)
+        require_packets(run, folder, "export")
+        diagnosis = read_diagnosis(folder) if is_diagnosis(folder) else None
+        measured = read_measured_tables(folder) if diagnosis is not None else None
+        exported = EXPORTS[name](Result(run, diagnosis, measured))
+
+        def write_lines(file: IO[bytes]) -> None:
+            for line in exported.lines:
+                file.write(line.encode() + b"\n")
+
+        _write(out, force, write_lines)
+        _state_skips(run)
+        click.echo(f"{exported.contents}, written to {out}")
+        click.echo(f"{exported.opened_by}")
+
+    text = f"""{summary}
+
+    FOLDER is a run of 'simulate' or a result of 'diagnose'.
+
+    \b
+    tailback diagnose examples/lab/slow-cable --out diagnosis
+    tailback export {name} diagnosis {FILES.get(name, f"diagnosis.{name}")}
+    """
+    return click.command(name, help=text, short_help=summary)(write)
+
+
+FILES = {"perfetto": "trace.json", "prometheus": "tailback.prom", "folded": "stalls.folded"}
+"""Usual names of the files of each format."""
+
+for entry in EXPORTS:
+    export.add_command(_to_tool(entry.name, entry.summary))
 
 
 def _state_skips(run: Run) -> None:

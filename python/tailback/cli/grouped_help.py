@@ -8,6 +8,8 @@ import click
 
 GROUPS = {
     "Input": (
+        "over",
+        "part",
         "rankfile",
         "hosts",
         "ranks_per_host",
@@ -30,6 +32,7 @@ GROUPS = {
     "Cost": ("model", "budget", "skip_repeats", "coarse", "threads", "workers", "dask", "slurm"),
     "Output": (
         "out",
+        "tables",
         "force",
         "verbose",
         "evidence",
@@ -45,6 +48,7 @@ GROUPS = {
 COMMON = {
     *("fabric", "hosts", "rankfile", "placement", "compute_scale"),
     *("counters", "jobs", "forecast", "remedies", "methods", "simulated", "model"),
+    *("over", "workers", "dask", "slurm", "part", "tables"),
     *("out", "force", "verbose", "form", "help_all"),
 }
 """Options that ``--help`` lists; ``--help-all`` lists every one."""

@@ -24,6 +24,7 @@ PACKAGES = (
     "tailback.simulation",
     "tailback.remedy",
     "tailback.report",
+    "tailback.report.exports",
 )
 """Importing a package registers its parts, all of a kind at once. The quick ones come first."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import chain
 from pathlib import Path
 
@@ -88,9 +88,6 @@ def diagnosis_lines(
     if diagnosis.captured and not verbose:
         lines += wrap(diagnosis.times_from)
     lines += _remedy(diagnosis, folder, rank_files, verbose=verbose)
-    asked = explanation.next_measurement if explanation is not None else None
-    if asked is not None and (verbose or diagnosis.cause == "undetermined"):
-        lines += measurement_lines(asked)
     measured = explanation is not None
     if not measured or diagnosis.cause in CAUSES_ON_LINKS:
         lines += _links_in_question(diagnosis, call_sites, verbose=verbose)
@@ -109,7 +106,10 @@ def diagnosis_lines(
     else:
         lines += _short_notes(diagnosis)
     lines += ["", heading("NEXT", f"open {printable(str(folder / 'report.html'))}")]
-    return lines if verbose else [*lines, _more(diagnosis)]
+    lines += [] if verbose else [_more(diagnosis)]
+    asked = explanation.next_measurement if explanation is not None else None
+    # Last: what is read first after a long screen.
+    return lines if asked is None else [*lines, *measurement_lines(asked)]
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
@@ -178,7 +178,7 @@ def _links_in_question(
     if diagnosis.top_links:
         links = diagnosis.top_links[: 3 if call_sites or not verbose else 5]
         lines += ["", heading(f"MOST CONGESTED LINKS{of_model}", "95 % intervals")]
-        lines += _links(links)
+        lines += _links(links, _roots(diagnosis))
     if not verbose:
         return lines
     if call_sites:
@@ -251,12 +251,20 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
     return align_columns(("", "", ""), rows, " r")[1:]
 
 
-def _links(links: Sequence[LinkEvidence]) -> list[str]:
+def _roots(diagnosis: Diagnosis) -> set[int]:
+    """Links at which the congestion of the verdict begins."""
+    mine = [finding for finding in diagnosis.findings if finding.cause == diagnosis.cause]
+    return {link.link for finding in mine for link in finding.links}
+
+
+def _links(links: Sequence[LinkEvidence], roots: Set[int]) -> list[str]:
+    shown_roots = any(link.link in roots for link in links)
     # Networks without tiers have directions, which the names of links do not say.
     named = any(link.flat_direction for link in links)
     rows = [
         (
             link.name,
+            *(("root" if link.link in roots else "",) if shown_roots else ()),
             *((link.flat_direction or "host",) if named else ()),
             f"{100 * link.congested_fraction.value:.0f} "
             f"({100 * link.congested_fraction.low:.0f}–{100 * link.congested_fraction.high:.0f})",
@@ -267,8 +275,10 @@ def _links(links: Sequence[LinkEvidence]) -> list[str]:
         # Sorted by the lower end of the interval, as shown in the rows.
         for link in sorted(links, key=lambda link: -link.congested_fraction.low)
     ]
-    head = ("link", *(("direction",) if named else ()), "congested %", "your load %", "mostly in")
-    return align_columns(head, rows, "  rr" if named else " rr", names=(0, len(head) - 1))
+    words = [*(("part",) if shown_roots else ()), *(("direction",) if named else ())]
+    head = ("link", *words, "congested %", "your load %", "mostly in")
+    right = " " * (1 + len(words)) + "rr"
+    return align_columns(head, rows, right, names=(0, len(head) - 1))
 
 
 def _remedy(

@@ -73,8 +73,8 @@ _WITHIN_HOSTS = (
 """Options for the rates of messages within hosts."""
 
 
-def source_options(command: F) -> F:
-    """Add the argument SOURCE and the options that go with a trace."""
+def scenario_options(command: F) -> F:
+    """Add the argument SOURCE and the options that change its scenario."""
     decorators = [
         click.argument("source", type=click.Path(path_type=Path)),
         *_NETWORK,
@@ -120,15 +120,20 @@ def source_options(command: F) -> F:
         *_WITHIN_HOSTS,
         _SKIP_REPEATS,
         _COARSE,
-        click.option(
-            "--threads",
-            type=click.IntRange(1),
-            help="Threads of the engine (default: idle cores).",
-        ),
     ]
     for decorate in reversed(decorators):
         command = decorate(command)
     return command
+
+
+def source_options(command: F) -> F:
+    """Add the argument SOURCE, the options that change its scenario, and that of the engine."""
+    threads = click.option(
+        "--threads",
+        type=click.IntRange(1),
+        help="Threads of the engine (default: idle cores).",
+    )
+    return scenario_options(threads(command))
 
 
 def allow_hosts_option(command: F) -> F:

@@ -12,8 +12,10 @@ import polars as pl
 
 from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
 from tailback.api.sweep.study import SUMMARY
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
+from tailback.cli.source import scenario_options
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import ScenarioError
 from tailback.io.folders import atomic_file, require_owner, shell_path
@@ -24,8 +26,8 @@ SHOWN = 10
 """Runs on the screen."""
 
 
-@click.command()
-@click.argument("source", type=click.Path(path_type=Path))
+@click.command(cls=GroupedHelp)
+@scenario_options
 @click.option(
     "--over",
     "over",
@@ -63,7 +65,6 @@ SHOWN = 10
 @format_option
 @quiet_option
 def sweep(
-    source: Path,
     over: tuple[str, ...],
     out: Path | None,
     tables: tuple[str, ...],
@@ -74,13 +75,16 @@ def sweep(
     part: str | None,
     form: str,
     quiet: bool,
+    **source: Any,
 ) -> None:
     """Run a scenario over every combination of some values of its keys.
 
-    SOURCE is a scenario (.toml), or the folder of a sweep: then its missing runs are run.
+    SOURCE is a scenario (.toml), a trace with --fabric, or the folder of a sweep: then its missing
+    runs are run.
 
     \b
     tailback sweep examples/rates/rates.toml --over seed=1..4 --out study
+    tailback sweep app_trace --fabric fabric.txt --over seed=1..4 --out study
     tailback sweep study
     """
     folder = _folder(source, over, out, tables, model)
@@ -110,22 +114,28 @@ def sweep(
 
 
 def _folder(
-    source: Path, over: tuple[str, ...], out: Path | None, tables: tuple[str, ...], model: str
+    options: dict[str, Any],
+    over: tuple[str, ...],
+    out: Path | None,
+    tables: tuple[str, ...],
+    model: str,
 ) -> Path:
     """The folder of the study: the one to continue, or a new one."""
+    source: Path = options.pop("source")
     if (source / "sweep.json").is_file():
-        if over or out or tables:
+        if over or out or tables or any(value is not None for value in options.values()):
             raise ScenarioError(
-                "already holds a sweep with its own keys and tables",
+                "already holds a sweep with its own scenario, keys and tables",
                 file=source,
-                remedy="continue it without --over, --out and --table, or start from a scenario",
+                remedy=f"continue it with 'tailback sweep {shell_path(source)}' alone, or start "
+                "from a scenario or trace",
             )
         return source
     if out is None:
         raise ScenarioError("a sweep needs a folder for its results", remedy="add --out FOLDER")
     axes = dict(axis_from_text(text) for text in over)
     kind = cast(Literal["packet", "fluid"], model)
-    return plan_sweep(source, axes, out, tables=tables, model=kind).path
+    return plan_sweep(source, axes, out, tables=tables, model=kind, **options).path
 
 
 def axis_from_text(text: str) -> tuple[str, list[Any]]:

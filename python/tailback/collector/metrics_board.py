@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tailback.collector import mad as mads
 from tailback.collector.difference import IntervalColumns, difference, stall_fraction
 from tailback.collector.exchange import ExchangeStatistics
-from tailback.collector.exposition import by_label, family, labelled, sample
 from tailback.collector.readings import ERRORS, RAW, WORD_BYTES, Rows, TargetTable
+from tailback.io.exposition import by_label, family, labelled, sample
 from tailback.port_counters.schema import Flag
 from tailback.port_counters.targets import PortTarget
 

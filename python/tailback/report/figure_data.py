@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tailback.arrays import Floats, Ints
+from tailback.diagnosis.congestion_trees import CONGESTED_FRACTION
 from tailback.diagnosis.link_directions import is_flat
 from tailback.diagnosis.model import Diagnosis
 from tailback.diagnosis.topology import LinkTopology
@@ -450,6 +452,39 @@ class FigureCase:
     def after_attribution(self) -> Attribution | None:
         """The same of the run 'after'; None without one or without its samples."""
         return attribute(self.after.run) if self.after is not None and self.after.measured else None
+
+    @cached_property
+    def roots(self) -> list[int]:
+        """Links at which the congestion of the verdict begins, those that it names first."""
+        if self.diagnosis is None:
+            return []
+        cause, explanation = self.diagnosis.cause, self.diagnosis.explanation
+        cost = None if explanation is None else explanation.cost(cause)
+        named = [] if cost is None else [link.link for link in cost.links]
+        mine = [each for each in self.diagnosis.findings if each.cause == cause]
+        return list(dict.fromkeys([*named, *(link.link for each in mine for link in each.links)]))
+
+    @cached_property
+    def waiting(self) -> list[int]:
+        """Links whose queues wait for another link, in ascending order."""
+        if self.attribution is None:
+            return []
+        links = set[int]()
+        frames = [frame for root in self.attribution.flame.children for frame in root.children]
+        while frames:
+            frame = frames.pop()
+            if frame.kind == "link":
+                links.add(frame.link)
+                frames += frame.children
+        return sorted(links.difference(self.roots))
+
+    @cached_property
+    def quantity(self) -> Literal["congestion", "utilization"]:
+        """What the plots of links show first: utilization where no link is congested."""
+        fraction = self.observed.load().fraction
+        if self.diagnosis is None or (fraction > CONGESTED_FRACTION).any():
+            return "congestion"
+        return "utilization"
 
     @property
     def reference(self) -> FigureData:

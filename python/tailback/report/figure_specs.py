@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.diagnosis.cause_wording import VERDICTS
 from tailback.diagnosis.model import Diagnosis, Status, Times, WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import bar_name
 from tailback.evidence.split import PART_NAMES
-from tailback.names.display import shorten
 from tailback.report.coverage import coverage_sentence, shown_coverage
 from tailback.report.difference import (
     MAX_DEVIATION,
@@ -25,7 +25,6 @@ from tailback.report.difference import (
     call_site_changes,
     compared,
     link_deviations,
-    pair_changes,
 )
 from tailback.report.figure_data import FigureCase, FigureData
 from tailback.report.grids import groups, rings, slices
@@ -34,7 +33,7 @@ from tailback.report.packing import Packer
 from tailback.report.rank_pairs import distances
 from tailback.report.scales import CAUSE_COLOURS, INK, KIND_COLOURS, MUTED
 from tailback.report.timeline import Timeline
-from tailback.units import format_time, percent
+from tailback.units import counted, format_time, percent
 
 POINTS = 400
 TIER_COLOURS = ("#9aa4af", "#c2571a", "#2c5c9e", "#7a5ea8", "#2f7f86")
@@ -43,6 +42,10 @@ LESS, MORE = "#3f74b5", "#b5662b"
 SMALL = 0.005
 """Share of the measured time below which a part is combined with others."""
 LINES = 14
+CANDIDATES = 8
+"""Candidates with a bar; the table has all."""
+OVER_SEEDS = "range over seeds"
+"""Meaning of the whiskers of re-simulated times."""
 TOTAL_BARS = ("ideal", "observed")
 MIN_SHARE = 0.0005
 """Share of the observed time from which a step is drawn."""
@@ -73,7 +76,7 @@ def bar_figures(case: FigureCase) -> dict[str, Any]:
     figures = {
         "waterfall": waterfall_bars(case),
         "measured_parts": measured_bars(case.diagnosis),
-        "explained_parts": explained_bars(case.diagnosis),
+        "attainable": attainable_bars(case.diagnosis),
         "before_after": before_after_bars(case),
         "change_back_pressure": changed_line_bars(case),
     }
@@ -130,7 +133,14 @@ def waterfall_bars(case: FigureCase) -> dict[str, Any] | None:
         bar.name for bar in every if bar.name not in TOTAL_BARS and not _adds_time(bar, observed)
     ]
     note = f"adds nothing: {', '.join(left)}" if left else ""
-    return {"rows": rows, "unit": "ps", "axis": "time of the job", "note": note, "line": None}
+    return {
+        "rows": rows,
+        "unit": "ps",
+        "axis": "time of the job",
+        "note": note,
+        "line": None,
+        "range": OVER_SEEDS,
+    }
 
 
 def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
@@ -142,12 +152,11 @@ def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
     if not tried:
         return None
     failed = [
-        shorten(f"{c.name} ({c.remark})", 90)
-        for c in remedy.candidates
-        if c.status not in (Status.PROVED, Status.NOT_APPLICABLE)
+        c.name for c in remedy.candidates if c.status not in (Status.PROVED, Status.NOT_APPLICABLE)
     ]
     rows = [_row("as it is", 0, remedy.before_ps, format_time(remedy.before_ps), INK, strong=True)]
-    for candidate in tried:
+    left = len(tried) - CANDIDATES if len(tried) > CANDIDATES + 1 else 0
+    for candidate in tried[: len(tried) - left]:
         change = candidate.elapsed_ps / remedy.before_ps - 1
         low, high = candidate.low_ps or candidate.elapsed_ps, candidate.high_ps
         best = candidate.name == remedy.name
@@ -163,12 +172,15 @@ def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
                 strong=best,
             )
         )
+    more = [f"{counted(left, 'slower one')} in the table"] if left else []
+    more += [f"without a result: {', '.join(failed)}"] if failed else []
     return {
         "rows": rows,
         "unit": "ps",
         "axis": "time of the job, re-simulated",
-        "note": f"without a result: {', '.join(failed)}" if failed else "",
+        "note": "; ".join(more),
         "line": remedy.before_ps,
+        "range": OVER_SEEDS,
     }
 
 
@@ -193,12 +205,11 @@ def changed_line_bars(case: FigureCase) -> dict[str, Any] | None:
                 LESS if line.after < line.before else MORE,
             )
         )
-    what = "stall" if before.unit == "ps" else "congested packets"
-    axis = f"{what}: from {case.names[0]} (tick) to {case.names[1]} (dot)"
+    axis = "stall" if before.unit == "ps" else "congested packets"
     unit = "ps" if before.unit == "ps" else ""
     if not rows:
         return None
-    return {"rows": rows, "unit": unit, "axis": axis, "note": "", "line": None}
+    return {"rows": rows, "unit": unit, "axis": axis, "note": "", "line": None, "range": ""}
 
 
 def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
@@ -238,34 +249,53 @@ def measured_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
         "axis": "measured time, mean over the ranks",
         "note": "",
         "line": None,
+        "range": "bounds by the clocks",
     }
 
 
-def explained_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
-    """Explained parts of the measured time, cause after cause; None without an explanation."""
+def attainable_bars(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
+    """The measured time without each cause and with the remedy; None without an explanation.
+
+    All on the scale of the measured time: the bar of a cause ends at the measured time and is as
+    long as its cost, so it begins at the time that is left without that cause.
+    """
     if diagnosis is None or diagnosis.explanation is None:
         return None
-    explanation = diagnosis.explanation
-    rows, at, left = [], 0, []
-    for name, ps in explanation.parts.items():
-        if abs(ps) < SMALL * explanation.elapsed_ps and name != "not explained":
-            left.append(f"{name} {format_time(ps)}")
-        else:
-            colour = "#d8b3ae" if name == "not explained" else STEP_COLOURS.get(name, "#7b8794")
-            rows.append(_part_row(name, at, at + ps, explanation.elapsed_ps, colour))
-        at += ps
-    rows.append(
-        _row(
-            "measured",
-            0,
-            explanation.elapsed_ps,
-            format_time(explanation.elapsed_ps),
-            INK,
-            strong=True,
+    elapsed = diagnosis.explanation.elapsed_ps
+    names = {str(cause): words for cause, words in VERDICTS.items()}
+    rows = [_row("measured", 0, elapsed, format_time(elapsed), INK, strong=True)]
+    for cost in diagnosis.explanation.costs:
+        if cost.share < SMALL:
+            continue
+        rows.append(
+            _row(
+                names[cost.cause],
+                max(elapsed - cost.ps, 0),
+                elapsed,
+                f"−{format_time(cost.ps)} ({percent(cost.share)})",
+                CAUSE_COLOURS.get(cost.cause, MUTED),
+                interval=(max(elapsed - cost.high_ps, 0), elapsed - cost.low_ps),
+            )
         )
-    )
-    note = f"below {percent(SMALL, 1)}: {', '.join(left)}" if left else ""
-    return {"rows": rows, "unit": "ps", "axis": "measured time", "note": note, "line": None}
+    unexplained = diagnosis.explanation.not_explained_ps
+    name = "not explained" if unexplained >= 0 else "model exceeds measured"
+    share = percent(abs(unexplained) / max(elapsed, 1))
+    text = f"{format_time(abs(unexplained))} ({share})"
+    rows.append(_row(name, elapsed - unexplained, elapsed, text, "#d8b3ae"))
+    remedy = diagnosis.remedy
+    if remedy is not None and (gain := remedy.predicted_gain) is not None:
+        after, low, high = ((1 - share) * elapsed for share in (gain.value, gain.high, gain.low))
+        text = f"{format_time(round(after))} predicted"
+        interval = (low, high)
+        rows.append(_row("with the remedy", 0, after, text, BEST, interval=interval, strong=True))
+    return {
+        "rows": rows,
+        "unit": "ps",
+        "axis": "measured time of the job",
+        "note": "",
+        "line": elapsed,
+        "range": "range",
+    }
 
 
 def _part_row(
@@ -309,19 +339,14 @@ def _bar_text(bar: WaterfallBar, is_total: bool, observed: int, times: Times) ->
 
 
 def column_figures(case: FigureCase) -> dict[str, Any]:
-    """``samples``, ``distance_histogram``, ``change_distance`` and ``change_how_sure``.
+    """``samples``, ``distance_histogram`` and ``change_how_sure``.
 
     Columns at ``labels``, one value for each series, side by side or ``stacked``.
     """
-    both = compared(case)
-    pairs = pair_changes(*both) if both else None
     deviations = link_deviations(case)
     figures = {
         "samples": sample_columns(case.observed),
         "distance_histogram": distance_columns(case),
-        "change_distance": None
-        if pairs is None or pairs.height == 0
-        else distance_change_columns(pairs),
         "change_how_sure": None if deviations is None else deviation_columns(deviations),
     }
     return {name: figure for name, figure in figures.items() if figure}

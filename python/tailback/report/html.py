@@ -110,13 +110,19 @@ def render_report(
     return _template("report.html.j2").render(
         **shared,
         run=run,
-        story=story_of(diagnosis, VERDICTS[diagnosis.cause], roots, shared["lines"]),
+        story=story_of(
+            diagnosis,
+            roots,
+            shared["lines"],
+            dict(case.observed.links.select("link", "reverse").iter_rows()),
+        ),
         measured=measured_view(diagnosis, case.observed.load()),
         shares=_shares(diagnosis.findings),
         costless=_causes_without_cost(diagnosis),
         evidence=diagnosis.evidence[:EVIDENCE_SHOWN],
         weighed=list(dict.fromkeys(c for row in diagnosis.evidence for c in row.log_ratios)),
         root_links=roots,
+        named_links=_named_links(case, roots),
         symptoms=_sort_by_bound(_symptoms(diagnosis), case),
         saving=_ideal_saving(diagnosis),
         bars=displayed_bars(diagnosis.waterfall),
@@ -242,8 +248,8 @@ def _template(name: str) -> jinja2.Template:
     return template(
         name,
         {
-            "time": format_time,
-            "percent": percent,
+            "time": lambda ps: keep_units(format_time(ps)),
+            "percent": lambda share, digits=None: keep_units(percent(share, digits)),
             "keep_units": keep_units,
         },
     )
@@ -316,6 +322,27 @@ def _root_links(diagnosis: Diagnosis) -> list[LinkEvidence]:
     return list(
         {link.link: link for finding in diagnosis.findings for link in finding.links}.values()
     )
+
+
+def _named_links(case: FigureCase, roots: Sequence[LinkEvidence]) -> list[dict[str, Any]]:
+    """Links that the verdict names and that are no root in the expected run, for the table."""
+    observed, load = case.observed, case.observed.load()
+    shrunk, listed = load.shrunk, {link.link for link in roots}
+    assert shrunk is not None  # a load of links
+    return [
+        {
+            "link": link,
+            "name": observed.link_names[link],
+            "tier": int(observed.tier[link]),
+            "direction": str(observed.direction[link]),
+            "value": float(shrunk.value[link]),
+            "low": float(shrunk.low[link]),
+            "high": float(shrunk.high[link]),
+            "samples": int(load.samples[link]),
+        }
+        for link in case.roots
+        if link not in listed and link < observed.n_links
+    ]
 
 
 def _symptoms(diagnosis: Diagnosis) -> list[LinkEvidence]:

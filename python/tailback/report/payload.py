@@ -80,6 +80,8 @@ def build_payload(case: FigureCase) -> tuple[dict[str, Any], str]:
         },
         "groups": [tier_direction_name(*group, evidence.flat) for group in groups],
         "ways": [[tier, direction] for tier, direction in groups],
+        "marks": {"roots": case.roots, "waiting": case.waiting},
+        "quantity": case.quantity,
         "layout": _layout(evidence, packer),
         "blocks": [[_block(block, packer) for block in band] for band in blocks(evidence)],
         "datasets": [

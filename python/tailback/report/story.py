@@ -1,12 +1,12 @@
-"""The verdict in four steps for the first screen: cause, root links, phase and call, remedy."""
+"""What follows from the verdict, for the first screen: what to do, root links, call, why."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from tailback.diagnosis.model import Diagnosis, LinkEvidence, Remedy
+from tailback.diagnosis.model import Diagnosis, LinkEvidence
 from tailback.report.attribution import CallSite
 from tailback.units import format_time, percent
 
@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Step:
-    """One step from the cause to the remedy.
+    """One part of the answer below the headline.
 
     Attributes:
         name: Subject of the step.
@@ -47,48 +47,61 @@ class Step:
 
 def story_of(
     diagnosis: Diagnosis,
-    cause: str,
     roots: Sequence[LinkEvidence],
     lines: Sequence[CallSite],
+    reverses: Mapping[int, int],
 ) -> list[Step]:
-    """Steps from the cause to the remedy, as far as the diagnosis has them.
+    """What to do, where, in which calls and why, as far as the diagnosis has them.
 
     Args:
         diagnosis: The diagnosis.
-        cause: Name of its cause.
         roots: Root links of the congestion, in the order of the page's table.
         lines: Lines of the program by stall, in the order of the page's table.
+        reverses: The other direction of the cable of each link.
     """
     steps = [
-        _cause(diagnosis, cause),
-        _place(diagnosis, roots),
+        _to_do(diagnosis),
+        _place(diagnosis, roots, reverses),
         _program(diagnosis, roots, lines),
-        _remedy(diagnosis.remedy),
+        _reason(diagnosis),
     ]
     return [step for step in steps if step is not None]
 
 
-def _cause(diagnosis: Diagnosis, cause: str) -> Step:
-    share = sum(each.share for each in diagnosis.findings if each.cause == diagnosis.cause)
+def _reason(diagnosis: Diagnosis) -> Step | None:
+    """The evidence for the cause, and what it rests on."""
     cost = None if diagnosis.explanation is None else diagnosis.explanation.cost(diagnosis.cause)
-    note = ""
-    if cost is not None:
-        note = f"{format_time(cost.ps)}, {percent(cost.share)} of the measured time"
-    elif share > 0:
-        note = f"{percent(share)} of the congested packets"
-    return Step("Cause", [Item(cause)], note)
+    if cost is not None and cost.evidence:
+        note = f"rests on {', '.join(cost.rests_on)}"
+        return Step("Why", [Item(cost.evidence, "#evidence")], note)
+    mine = [each for each in diagnosis.findings if each.cause == diagnosis.cause]
+    if not mine:
+        return None
+    share = sum(each.share for each in mine)
+    note = f"{percent(share)} of the congested packets" if share > 0 else ""
+    return Step("Why", [Item(mine[0].title, "#evidence")], note)
 
 
-def _place(diagnosis: Diagnosis, roots: Sequence[LinkEvidence]) -> Step | None:
+def _place(
+    diagnosis: Diagnosis, roots: Sequence[LinkEvidence], reverses: Mapping[int, int]
+) -> Step | None:
     """The links at which congestion begins, or the ranks that others wait for."""
     cost = None if diagnosis.explanation is None else diagnosis.explanation.cost(diagnosis.cause)
     if cost is not None and cost.subject:
         if diagnosis.cause in _CAUSES_IN_RANKS:
-            return Step("Ranks", [Item(cost.subject, "#measured")])
+            return Step("Ranks", [Item(cost.subject, "#cost")])
         items = [Item(link.text, _link_address(link.link)) for link in cost.links]
-        items = items or [Item(cost.subject, "#measured")]
-        more = "and others, see Measured" if len(items) > SHOWN else ""
+        items = items or [Item(cost.subject, "#cost")]
+        more = "and others, see Time" if len(items) > SHOWN else ""
         note = "these fit best" if cost.one_of_links and not more else more
+        if len(cost.links) == 1:
+            # A slow cable is named by one direction; the congested one may be the other.
+            other = reverses.get(cost.links[0].link)
+            items += [
+                Item(f"{link.name}, the other direction", _link_address(link.link))
+                for link in roots
+                if link.link == other
+            ]
         return Step("Root links", items[:SHOWN], note)
     mine = {
         link.link
@@ -130,13 +143,14 @@ def _program(
     return Step("Phase", [Item(*pair) for pair in zip(phases, addresses, strict=False)])
 
 
-def _remedy(remedy: Remedy | None) -> Step | None:
-    """The first action of the remedy, and what it saves."""
+def _to_do(diagnosis: Diagnosis) -> Step | None:
+    """All actions of the remedy and what it saves; without one, the next measurement."""
+    remedy, explanation = diagnosis.remedy, diagnosis.explanation
     if remedy is None:
-        return None
+        measurement = None if explanation is None else explanation.next_measurement
+        return None if measurement is None else Step("What to do", [Item(measurement.text)])
     note = ""
-    if remedy.name:
+    if remedy.name and remedy.predicted_gain is None:
         note = f"{remedy.name}: {remedy.gain_range} less time"
-        if remedy.predicted_gain is None:
-            note += f", {format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
-    return Step("Remedy", [Item(remedy.actions[0], "#remedy")], note)
+        note += f", {format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
+    return Step("What to do", [Item(action) for action in remedy.actions], note)

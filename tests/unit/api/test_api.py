@@ -122,6 +122,12 @@ def test_a_run_is_that_of_the_command_line(tiny: Path, tmp_path: Path) -> None:
     assert all(read.tables[name].equals(frame) for name, frame in run.tables.items())
     assert isinstance(tb.Run.read(tmp_path / "run"), tb.Run)
     assert run.tables["links"].to_pandas().shape == run.tables["links"].shape
+    frame = run.to_pandas()
+    assert len(frame) == run.tables["messages"].height
+    assert {"phase", "call", "src_host", "dst_host"} <= set(frame.columns)
+    assert run.to_pandas("truth")["link_name"].str.contains("→").all()
+    with pytest.raises(tb.TailbackError, match="did you mean 'messages'"):
+        run.to_pandas("mesages")
     assert tb.simulate(tiny, model="fluid").summary["model"] == "fluid"
     assert "tiny &lt;b&gt;" in run._repr_html_() and "<b>" not in run._repr_html_()
     with pytest.raises(tb.TailbackError, match="less than 1"):

@@ -13,13 +13,15 @@ import pytest
 
 from tailback.api.sweep import continue_sweep, follow, plan_sweep, sweep
 from tailback.api.sweep.plan import points_of, scenario_at
-from tailback.api.sweep.study import run_point
+from tailback.api.sweep.study import ParameterStudy, run_point
 from tailback.cli import run as cli
 from tailback.cli.sweep import axis_from_text
 from tailback.errors import RunError, ScenarioError
 from tailback.scenario.model import parse
 from tailback.simulation import simulate
 from tailback.workers import LocalProcesses
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "demo"
 
 BASE = {
     "name": "tiny",
@@ -227,3 +229,23 @@ def test_base_scenarios_are_objects_files_or_data(tmp_path: Path) -> None:
     from_object = plan_sweep(parse(BASE), {"seed": [1]}, tmp_path / "a")
     from_data = plan_sweep(BASE, {"seed": [1]}, tmp_path / "b")
     assert from_object.base == from_data.base
+
+
+def test_a_trace_is_swept_on_a_fabric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(EXAMPLE)
+    network, out = ["--fabric", "fabric.ibnetdiscover"], str(tmp_path / "study")
+    command = ["sweep", "trace", *network, "--hosts", "0-31", "--over", "seed=1,2", "--out", out]
+    study = ParameterStudy.open(plan(command))
+    base = scenario_at(study.base, study.points[1])
+    assert base.seed == 2 and base.job[0].hosts == "0-31"
+    assert base.job[0].trace is not None and Path(base.job[0].trace).is_absolute()
+    assert cli(["sweep", out, *network]) == 2
+    assert f"tailback sweep {out}" in capsys.readouterr().err
+
+
+def plan(command: list[str]) -> Path:
+    """Write the study of a command without running it: as a script for Slurm."""
+    assert cli([*command, "--slurm", "1"]) == 0
+    return Path(command[-1])

@@ -147,6 +147,18 @@ def test_no_link_is_assigned_to_one_phase() -> None:
     assert head.split()[-2:] == ["mostly", "in"]
 
 
+def test_the_link_table_marks_the_verdicts_roots() -> None:
+    diagnosis = make_diagnosis(make_run())
+    lines = diagnosis_lines(diagnosis, Path("out"))
+    start = lines.index("MOST CONGESTED LINKS  95 % intervals")
+    rows = lines[start + 2 : lines.index("", start)]
+    roots = {link.name for link in diagnosis.findings[0].links}
+    assert any(" root " in row for row in rows)
+    for link in diagnosis.top_links[: len(rows)]:
+        row = next(row for row in rows if link.name in row)
+        assert (" root " in row) == (link.name in roots)
+
+
 def test_the_waterfall_ends_in_the_observed_time() -> None:
     """Also where the last re-simulation takes just as long as what was observed."""
     diagnosis = make_diagnosis(make_run())

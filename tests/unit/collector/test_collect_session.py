@@ -23,9 +23,9 @@ from tailback.collector import (
     SessionSummary,
 )
 from tailback.collector.endpoint import MAX_CONNECTIONS, parse_address
-from tailback.collector.exposition import label
 from tailback.collector.sweep import spread
 from tailback.errors import FabricError
+from tailback.io.exposition import label
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.analysis.port_inventory import PortInventory, from_discovery
 from tailback.port_counters.analysis.sources import load

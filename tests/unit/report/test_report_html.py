@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
+from tailback.diagnosis.explanation import Explanation, NextMeasurement
 from tailback.diagnosis.model import Finding
 from tailback.errors import RunError
 from tailback.report import FigureData, render_report, write_report
@@ -85,14 +86,11 @@ def test_parts_are_in_order_verdict_first() -> None:
     ids = [attributes.get("id") for attributes in read().all("section")]
     assert ids == [
         "verdict",
-        "remedy",
-        "where",
+        "cost",
         "when",
-        "waiting",
+        "where",
         "placement",
-        "change",
-        "sure",
-        "provenance",
+        "evidence",
     ]
     text = page()
     assert text.index("Placement: neighbours of the grid") < text.index("What to do")
@@ -149,7 +147,7 @@ def test_the_link_table_has_the_plots_numbers() -> None:
     shrunk = FigureData(make_run()).load().shrunk
     assert shrunk is not None
     rows = re.findall(
-        r'<tr data-link="(\d+)".*?<td class="n" data-value="([\d.]+)">(?:(\d+(?:\.\d)?) %)? ',
+        r'<tr data-link="(\d+)".*?<td class="n" data-value="([\d.]+)">(?:(\d+(?:\.\d)?)\s%)? ',
         page(),
         re.S,
     )
@@ -197,7 +195,6 @@ def test_every_figure_is_drawn_once() -> None:
         "flame",
         "change_back_pressure",
         "change_how_sure",
-        "change_distance",
         "samples",
         "points",
     }
@@ -371,6 +368,33 @@ def test_a_remedy_simulated_for_time_is_no_choice() -> None:
     after.tables["samples"] = after.tables["samples"].clear()
     data, _ = unpack(Reader(render_report(run, make_diagnosis(run), after=after)))
     assert [d["id"] for d in data["datasets"]] == ["observed"]
+
+
+def test_an_open_verdict_leads_to_the_next_command() -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    measurement = NextMeasurement(
+        kind="counters",
+        subjects=[],
+        bits=1.2,
+        command=["tailback", "collect", "--out", "counters"],
+        text="counters show slow links",
+    )
+    explanation = Explanation(
+        elapsed_ps=10,
+        parts={"computation": 10},
+        costs=[],
+        not_explained_ps=0,
+        model_error_ps=0,
+        missing=[],
+        next_measurement=measurement,
+        sources=[],
+    )
+    for remedy in (diagnosis.remedy, None):
+        update = {"explanation": explanation, "remedy": remedy}
+        text = render_report(run, diagnosis.model_copy(update=update))
+        answer = text[text.index('id="remedy"') : text.index('id="cost"')]
+        assert "<code>tailback collect --out counters</code>" in answer
 
 
 def test_doubt_is_said_at_the_top() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tailback.diagnosis.explanation import Cost, Explanation, SubjectLink
 from tailback.report.attribution import CallSite
+from tailback.report.export import make_case
 from tailback.report.story import story_of
 from tests.factories.report_data import make_diagnosis, make_run
 
@@ -31,7 +32,7 @@ def test_a_line_congesting_several_groups_is_named_once() -> None:
         replace(SITE, place="leaf01: 2 down-links", link=9),
         replace(SITE, line="MPI_Isend in halo", phase="halo"),
     ]
-    steps = story_of(diagnosis, "Placement of ranks", diagnosis.top_links, sites)
+    steps = story_of(diagnosis, diagnosis.top_links, sites, {})
     step = next(step for step in steps if step.name == "Phase and call")
     assert [item.text for item in step.items] == ["MPI_Isend in ring", "MPI_Isend in halo"]
 
@@ -65,7 +66,42 @@ def test_every_possibly_slow_cable_is_listed() -> None:
         sources=[],
     )
     with_explanation = diagnosis.model_copy(update={"explanation": explained})
-    steps = story_of(with_explanation, "Slow link", diagnosis.top_links, [])
+    steps = story_of(with_explanation, diagnosis.top_links, [], {})
     step = next(step for step in steps if step.name == "Root links")
     assert [item.text for item in step.items] == cables and step.note == "these fit best"
     assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]
+
+
+def test_a_slow_cable_names_both_congested_directions() -> None:
+    diagnosis = make_diagnosis(make_run())
+    root = diagnosis.findings[0].links[0]
+    named = SubjectLink(link=root.link + 1, name="other", text="other serves 11 of 40 Mb/s")
+    cost = Cost(
+        cause=diagnosis.cause,
+        ps=5,
+        low_ps=4,
+        high_ps=6,
+        share=0.5,
+        subject=named.text,
+        links=(named,),
+        evidence="its port sent less than its rate",
+        rests_on=("counters", "model"),
+    )
+    explained = Explanation(
+        elapsed_ps=10,
+        parts={"computation": 10},
+        costs=[cost],
+        not_explained_ps=0,
+        model_error_ps=0,
+        missing=[],
+        sources=[],
+    )
+    measured = diagnosis.model_copy(update={"explanation": explained})
+    _, place, *_, why = story_of(measured, [root], [], {named.link: root.link})
+    assert [item.text for item in place.items] == [
+        named.text,
+        f"{root.name}, the other direction",
+    ]
+    assert why.items[0].text == cost.evidence and why.note == "rests on counters, model"
+    case = make_case(make_run(), measured, None, None, None)
+    assert case.roots[0] == named.link and root.link in case.roots

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import polars as pl
 
@@ -16,7 +16,7 @@ from tailback.api.sweep.study import ParameterStudy, run_point
 from tailback.errors import ScenarioError, known_keywords
 from tailback.io.folders import require_owner, shell_path
 from tailback.io.progress import Progress
-from tailback.scenario.model import Scenario, load, parse
+from tailback.sources.source import ScenarioOptions, SourceLike, load_scenario
 from tailback.workers import PYTHON, Ended, batch_script, executor
 
 if TYPE_CHECKING:
@@ -68,25 +68,22 @@ class Sweep:
 
 
 def plan_sweep(
-    scenario: Scenario | str | Path | Mapping[str, Any],
+    source: SourceLike,
     over: Mapping[str, Sequence[Any]],
     out: str | Path,
     *,
     tables: Sequence[str] = (),
     model: Literal["packet", "fluid"] = "packet",
+    **options: Unpack[ScenarioOptions],
 ) -> ParameterStudy:
-    """Create the folder of a parameter study without running it.
+    """Create the folder of a parameter study without running it; arguments as :func:`sweep`.
 
     The first point is checked, so that a misspelt key fails here and not in every run.
 
     Raises:
         TailbackError: A key or value is not valid, or the folder contains something else.
     """
-    if isinstance(scenario, Mapping):
-        scenario = parse(dict(scenario))
-    elif not isinstance(scenario, Scenario):
-        scenario = load(scenario)
-    base = plain_data(scenario)
+    base = plain_data(load_scenario(source, **options))
     points = points_of(over)
     scenario_at(base, points[0])
     study = ParameterStudy(Path(out).absolute(), base, points, tuple(tables), model)
@@ -163,7 +160,7 @@ def follow(
 
 @known_keywords()
 def sweep(
-    scenario: Scenario | str | Path | Mapping[str, Any],
+    source: SourceLike,
     over: Mapping[str, Sequence[Any]],
     out: str | Path,
     *,
@@ -172,11 +169,12 @@ def sweep(
     workers: int | None = None,
     dask: Any = None,
     progress: Progress | None = None,
+    **options: Unpack[ScenarioOptions],
 ) -> Sweep:
     """Run a scenario over every combination of some values of its keys.
 
     Args:
-        scenario: The base scenario: an object, its file, or its data.
+        source: As for :func:`load_scenario`: the base scenario, or a trace with ``fabric``.
         over: Key → values, like ``{"seed": range(10), "job.placement": ["block", "rcm"]}``. A key
             is a path like ``engine.routing`` or ``job.1.hosts``; ``job.`` without a number means
             the first observed job.
@@ -186,6 +184,7 @@ def sweep(
         workers: Number of processes; default: one per core.
         dask: A ``distributed.Client`` or the address of a scheduler, instead of processes.
         progress: Called with the progress of the study and the time left.
+        options: As for :func:`load_scenario`: ``fabric``, ``hosts``, ``placement`` …
 
     Raises:
         TailbackError: A key or value is not valid, or the folder contains something else. Runs that
@@ -196,5 +195,5 @@ def sweep(
         >>> study.frame.select("job.placement", "elapsed_ps")
         >>> study.plot("job.placement")
     """
-    study = plan_sweep(scenario, over, out, tables=tables, model=model)
+    study = plan_sweep(source, over, out, tables=tables, model=model, **options)
     return continue_sweep(study.path, workers=workers, dask=dask, progress=progress)

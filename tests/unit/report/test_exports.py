@@ -1,0 +1,178 @@
+"""Exports, opened as the tools that they are for do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tailback.evidence.tables import TABLES
+from tailback.report.exports import EXPORTS, Result
+from tests.factories.cli import tailback
+from tests.factories.report_data import make_diagnosis, make_run
+
+HOSTILE = 'a;b"\\\n</script>'
+
+
+def table(kind: str, /, **columns: list[Any]) -> pl.DataFrame:
+    """A table of a measured run; columns that are not given are null."""
+    schema = TABLES[kind].polars_schema
+    height = len(next(iter(columns.values())))
+    return pl.DataFrame(
+        {column: columns.get(column, [None] * height) for column in schema}, schema=dict(schema)
+    )
+
+
+US = 1_000_000
+MEASURED = {
+    "calls": table(
+        "calls",
+        call=[0, 1, 2],
+        rank=[0, 0, 1],
+        name=["MPI_Send", "MPI_Allreduce", HOSTILE],
+        enter_ps=[1010 * US, 1040 * US, 1000 * US],
+        leave_ps=[1020 * US, 1060 * US, 1030 * US],
+    ),
+    "waits": table(
+        "waits",
+        call=[2, 1],
+        rank=[1, 0],
+        kind=["late_sender", "wait_nxn"],
+        partner=[0, 1],
+        # The second began, by the clocks, before its call.
+        start_ps=[1000 * US, 1035 * US],
+        value_ps=[10 * US, 15 * US],
+    ),
+    "transfers": table(
+        "transfers",
+        src_rank=[0],
+        dst_rank=[1],
+        tag=[7],
+        size_bytes=[4096],
+        send_enter_ps=[1010 * US],
+        recv_done_call=[2],
+        recv_done_ps=[1030 * US],
+    ),
+    "hosts": table("hosts", rank=[0, 1], start_ps=[1000 * US, 1000 * US]),
+}
+
+
+def events(result: Result) -> list[dict[str, Any]]:
+    text = "\n".join(EXPORTS["perfetto"](result).lines)
+    trace: list[dict[str, Any]] = json.loads(text)["traceEvents"]
+    return trace
+
+
+def assert_slices_nest(trace: list[dict[str, Any]]) -> None:
+    """Slices of a track are side by side or within each other: trace viewers drop others."""
+    tracks = defaultdict(list)
+    for event in trace:
+        if event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    assert tracks
+    for slices in tracks.values():
+        open_ends: list[float] = []
+        for start, end in sorted(slices, key=lambda each: (each[0], -each[1])):
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1]
+            open_ends.append(end)
+
+
+def test_a_measured_trace_has_calls_waits_and_arrows() -> None:
+    trace = events(Result(make_run(), make_diagnosis(make_run()), MEASURED))
+    assert_slices_nest(trace)
+    calls = [e for e in trace if e.get("cat") == "call"]
+    assert [(e["tid"], e["name"], e["ts"], e["dur"]) for e in calls] == [
+        (0, "MPI_Send", 10.0, 10.0),
+        (0, "MPI_Allreduce", 40.0, 20.0),
+        (1, HOSTILE, 0.0, 30.0),
+    ]
+    waits = [(e["tid"], e["name"], e["ts"], e["dur"]) for e in trace if e.get("cat") == "wait"]
+    assert waits == [(0, "wait at N×N collective", 40.0, 10.0), (1, "late sender", 0.0, 10.0)]
+    start, end = (e for e in trace if e["ph"] in ("s", "f"))
+    assert start["id"] == end["id"] and (start["tid"], end["tid"]) == (0, 1)
+    assert start["ts"] == 10.0 and calls[2]["ts"] <= end["ts"] < 30.0
+
+
+def test_congested_links_have_tracks_and_counters() -> None:
+    run = make_run()
+    diagnosis = make_diagnosis(run)
+    trace = events(Result(run, diagnosis))
+    assert_slices_nest(trace)
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e["name"] == "thread_name"}
+    spans = [e for e in trace if e.get("cat") == "congestion"]
+    root = diagnosis.findings[0].links[0]
+    assert root.name in {tracks[e["pid"], e["tid"]] for e in spans if e["name"] == "root"}
+    counters = [e for e in trace if e["ph"] == "C"]
+    assert {e["name"].rpartition("] ")[2] for e in counters} == {
+        "congested %",
+        "busy %",
+        "stalled %",
+    }
+    assert all(0 <= e["args"]["value"] <= 100 for e in counters)
+    end_us = run.elapsed_ps / 1e6
+    assert all(0 <= e["ts"] <= end_us for e in trace if "ts" in e)
+
+
+def test_each_simulated_message_begins_and_ends() -> None:
+    run = make_run()
+    trace = events(Result(run))
+    begins = [e for e in trace if e["ph"] == "b"]
+    ends = [e for e in trace if e["ph"] == "e"]
+    assert len(begins) == len(ends) == run.tables["messages"].height
+    for begin, end in zip(begins, ends, strict=True):
+        assert begin["id"] == end["id"] and begin["ts"] <= end["ts"]
+
+
+def test_folded_stacks_add_up_to_the_stall() -> None:
+    result = Result(make_run())
+    # In the scale of the file, each stack is rounded once.
+    stacks = list(EXPORTS["folded"](result).lines)
+    parsed = [re.fullmatch(r"([^;\n]+(?:;[^;\n]+)*) (\d+)", line) for line in stacks]
+    assert all(parsed)
+    total = sum(int(match[2]) for match in parsed if match)
+    assert total == pytest.approx(result.attribution.flame.value / 1000, abs=len(stacks))
+    roots = {match[1].split(";")[0] for match in parsed if match}
+    assert roots == {frame.name for frame in result.attribution.flame.children}
+
+
+SERIES = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*",?)+)\} (\S+)')
+
+
+def test_metrics_are_in_the_exposition_format() -> None:
+    run = make_run(prefix=HOSTILE)
+    lines = list(EXPORTS["prometheus"](Result(run, make_diagnosis(run))).lines)
+    typed, seen = set(), set()
+    for line in lines:
+        if line.startswith("# TYPE "):
+            typed.add(line.split()[2])
+        elif not line.startswith("# "):
+            match = SERIES.fullmatch(line)
+            assert match is not None, line
+            assert match[1] in typed and float(match[3]) >= 0
+            seen.add((match[1], match[2]))
+    assert len(seen) == sum(not line.startswith("#") for line in lines)
+    assert typed == {name for name, _ in seen}
+    assert {"tailback_elapsed_seconds", "tailback_verdict", "tailback_link_busy_ratio"} <= typed
+
+
+def test_every_format_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run()
+    replace(run).write(tmp_path / "run")
+    for entry in EXPORTS:
+        command = ["export", entry.name, str(tmp_path / "run"), str(tmp_path / entry.name)]
+        assert tailback(command) == 0
+        shown = capsys.readouterr().out
+        assert f"written to {tmp_path / entry.name}" in shown
+        assert (tmp_path / entry.name).stat().st_size > 100
+        assert tailback(command) == 2
+        assert "the file exists\n  remedy: --force overwrites it" in capsys.readouterr().err
+    inside = ["export", "folded", str(tmp_path / "run"), str(tmp_path / "run" / "x")]
+    assert tailback(inside) == 2
