@@ -92,7 +92,7 @@ def test_each_change_is_named_within_ten_seconds(subnet: Subnet) -> None:
         assert seen(subnet, "switch found", "orca1/S02")["after"] == "back"
     finally:
         child.terminate()
-        out, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=30)
     assert child.returncode == 0, err
     intervals = pl.read_parquet(subnet.folder / "c" / "intervals" / "*.parquet")
     untouched = intervals.filter(pl.col("node_name").str.starts_with("ys000n03"))

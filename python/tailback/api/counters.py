@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import polars as pl
 
+from tailback.collector.running import are_converted, convert_running
 from tailback.errors import known_keywords
 from tailback.io.delimited import for_spreadsheets
+from tailback.io.input_files import text_content
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
@@ -23,6 +26,7 @@ from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, rec
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
+from tailback.port_counters.readers import collection
 from tailback.port_counters.schema import ETHERNET, CounterError
 from tailback.run.run import AtomicDirectory
 from tailback.units import counted
@@ -54,8 +58,15 @@ class CountersResult:
     def tables(self) -> dict[str, pl.DataFrame]:
         """Tables by name (docs/how-to/counters.md)."""
         if self.queues is None:
-            return {"ports": self.verdict.ports, "groups": self.verdict.groups}
+            return {
+                "ports": self.verdict.ports,
+                "groups": self.verdict.groups,
+                "ill_links": self.verdict.ill,
+                "link_changes": self.verdict.changes,
+            }
         return {
+            "ill_links": self.verdict.ill,
+            "link_changes": self.verdict.changes,
             "ports": self.verdict.ports,
             "port_findings": self.queues.findings,
             "queue_windows": self.queues.windows,
@@ -77,6 +88,7 @@ class CountersResult:
         if self.queues is not None:
             names = ("notes", "unknown", "noticed")
             about = {name: getattr(self.verdict, name) for name in names}
+            about |= {"ill_links": self.verdict.ill.to_dicts()}
             return {**port_verdict.facts(self.queues), **about, **sources}
         shown = limits(self.verdict, self.inventory.wiring)
         return {**verdict.facts(self.verdict), **shown, **sources}
@@ -116,6 +128,7 @@ def counters(
     every_ns: int | None = None,
     threshold: float = 0.01,
     last_ns: int | None = None,
+    muted: str | Path | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
     """Find out where ports stall, from counters alone.
@@ -131,6 +144,8 @@ def counters(
         threshold: Share of time stalled from which a port counts as stalling, 0–1.
         last_ns: Restricts the analysis to the intervals that end within the last so many
             nanoseconds of the recorded time.
+        muted: Text file with a device or port a line, like ``leaf03`` or ``leaf03[7]``, whose links
+            are not listed as in need of a hand.
         cluster: Address of a Dask scheduler that processes an archive.
 
     Raises:
@@ -144,15 +159,52 @@ def counters(
     paths = [files] if isinstance(files, (str, Path)) else files
     if not paths:
         raise CounterError("no file of counters is given", remedy="name one or more files")
-    source = load([Path(path) for path in paths], reader, every_ns=every_ns)
-    inventory = _inventory(source, None if fabric is None else Path(fabric), dict(subsystems or {}))
     with ExitStack() as stack:
+        source = _load([Path(path) for path in paths], reader, every_ns, stack)
+        stated = None if fabric is None else Path(fabric)
+        inventory = _inventory(source, stated, dict(subsystems or {}))
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = Cluster(stack.enter_context(dask_client(cluster)))
-        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, last_ns=last_ns)
+        options = AnalysisOptions(
+            tick_ns=tick_ns,
+            threshold=threshold,
+            last_ns=last_ns,
+            muted=() if muted is None else _names_in(Path(muted)),
+        )
         judged = analyse(source, inventory, options, engine)
-    return CountersResult(judged, source, inventory, _queues(source, inventory, options))
+        queues = _queues(source, inventory, options)
+    return CountersResult(judged, source, inventory, queues)
+
+
+def _load(
+    paths: list[Path], reader: str | None, every_ns: int | None, stack: ExitStack
+) -> CounterSource:
+    """The counters of files, with what running collectors have not converted yet."""
+    for _ in range(_ATTEMPTS):
+        running = []
+        for path in paths:
+            if reader in (None, "collection") and collection.sniff(path):
+                folder = Path(stack.enter_context(TemporaryDirectory(prefix="tailback-")))
+                if numbers := convert_running(path, folder):
+                    running.append((path, folder, numbers))
+        waiting = {note for path, *_ in running for note in collection.unfinished(path)}
+        folders = [folder for _, folder, _ in running]
+        source = load([*paths, *folders], reader, every_ns=every_ns)
+        if not any(are_converted(path, numbers) for path, _, numbers in running):
+            break
+    source.notes = [note for note in source.notes if note not in waiting]
+    return source
+
+
+_ATTEMPTS: Final = 3
+"""How often to read collections whose segments are converted at the same time."""
+
+
+def _names_in(path: Path) -> list[str]:
+    """The lines of a file of names, without blank ones and comments (``#``)."""
+    lines = text_content(path, CounterError).splitlines()
+    return [name for line in lines if (name := line.partition("#")[0].strip())]
 
 
 def _queues(

@@ -48,6 +48,20 @@ def _time(context: click.Context, parameter: click.Parameter, text: str | None) 
     return picoseconds / 1000
 
 
+_SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(min|h|d)\s*")
+_SPAN_NS = {"min": 60e9, "h": 3600e9, "d": 86400e9}
+
+
+def _span(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """A time that may also be in minutes, hours or days, nanoseconds."""
+    if match := _SPAN.fullmatch(text or ""):
+        nanoseconds = float(match[1]) * _SPAN_NS[match[2]]
+        if not 0 < nanoseconds < 2**63:
+            raise click.BadParameter(f"{text!r} is out of range", context, parameter)
+        return nanoseconds
+    return _time(context, parameter, text)
+
+
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -86,9 +100,16 @@ def _time(context: click.Context, parameter: click.Parameter, text: str | None) 
 )
 @click.option(
     "--last",
-    callback=_time,
+    "--since",
+    "last",
+    callback=_span,
     metavar="TIME",
-    help="Only the last TIME of the recorded time, like '10 min'.",
+    help="Only the last TIME of the recorded time, like '10 min' or '7 d'.",
+)
+@click.option(
+    "--muted",
+    type=click.Path(path_type=Path),
+    help="Text file with a device or port a line, like leaf03[7], whose links are known to be ill.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
@@ -104,6 +125,7 @@ def counters(
     tick: float | None,
     threshold: float,
     last: float | None,
+    muted: Path | None,
     out: Path | None,
     force: bool,
     csv: bool,
@@ -135,6 +157,7 @@ def counters(
         every_ns=None if every is None else round(every),
         threshold=threshold / 100,
         last_ns=None if last is None else round(last),
+        muted=muted,
         cluster=cluster,
     )
     if out is not None:

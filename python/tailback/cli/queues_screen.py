@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.cli.ill_links_screen import ill_lines
 from tailback.cli.text import align_columns, truncate, wrap
 from tailback.io.delimited import telling_first
 from tailback.names.display import printable, shorten_names
@@ -19,7 +20,7 @@ from tailback.units import counted, format_bytes, format_time, percent, rate_of_
 
 _TITLE: Final = {
     "faults": "LINKS HAVE ERRORS",
-    "slower": "LINKS CAME DOWN TO A LOWER SPEED",
+    "slower": "LINKS RUN BELOW THEIR SPEED",
     "rates": "UNDETERMINED",
     "unknown": "UNDETERMINED",
     "paused": "PORTS ARE PAUSED BY THEIR FAR ENDS",
@@ -69,6 +70,7 @@ def queues_screen(
         *wrap(_judged_by(verdict)),
         *wrap(scope),
         *([] if verdict.kind == "rates" else [*_degraded(verdict), *_queued(verdict)]),
+        *ill_lines(judged.ill),
         *event_lines(verdict.events, verdict.peers, told_of(verdict.kind)),
         "",
         "WHAT COUNTERS CANNOT TELL",

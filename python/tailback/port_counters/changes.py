@@ -268,12 +268,17 @@ def _rates(
     return made
 
 
-def described(change: Change) -> str:
-    """A change in a line for a log or a table; names are not escaped."""
-    place = port_name(change.node_name, change.port) if change.port else change.node_name
-    if change.peer_name and change.change != "recabled":
-        place = link_name(place, port_name(change.peer_name, change.peer_port))
-    return f"{place}: {what_changed(vars(change))}"
+def described(change: Change | Mapping[str, Any]) -> str:
+    """A change in a line for a log or a table; names are not escaped.
+
+    Args:
+        change: A change, or a row of :data:`LINK_CHANGES`.
+    """
+    row = vars(change) if isinstance(change, Change) else change
+    place = port_name(row["node_name"], row["port"]) if row["port"] else row["node_name"]
+    if row["peer_name"] and row["change"] != "recabled":
+        place = link_name(place, port_name(row["peer_name"], row["peer_port"]))
+    return f"{place}: {what_changed(row)}"
 
 
 def what_changed(change: Mapping[str, Any]) -> str:
