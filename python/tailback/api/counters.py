@@ -13,7 +13,12 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.collector.running import are_converted, convert_running
-from tailback.errors import known_keywords
+from tailback.errors import known_keywords, option
+from tailback.evidence.culprits import JobHarm, Overlaps, explain_stalls, host_course
+from tailback.evidence.jobs import read_jobs
+from tailback.evidence.route_overlap import RouteOverlap
+from tailback.fabric.lft import forwarding as forwarding_of
+from tailback.fabric.lft import read_lfts
 from tailback.io.delimited import for_spreadsheets
 from tailback.io.input_files import text_content
 from tailback.port_counters.analysis import port_inventory, verdict
@@ -22,7 +27,7 @@ from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import CounterSource, load
-from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, recent
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, recent, stated_peers
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
@@ -43,12 +48,14 @@ class CountersResult:
         inventory: The ports to which the counters belong.
         queues: For a lossy network (Ethernet): which ports queue, drop packets or serve less than
             their rate; None for counters of stalls.
+        jobs: What jobs lost to stalls and which job held them up; None without a job list.
     """
 
     verdict: Verdict
     source: CounterSource
     inventory: PortInventory
     queues: PortVerdict | None = None
+    jobs: JobHarm | None = None
 
     def __repr__(self) -> str:
         ports = counted(self.frame.height, "port")
@@ -57,14 +64,17 @@ class CountersResult:
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
         """Tables by name (docs/how-to/counters.md)."""
+        of_jobs = {}
+        if self.jobs is not None:
+            of_jobs = {"job_stalls": self.jobs.jobs, "job_pairs": self.jobs.pairs}
         if self.queues is None:
-            return {
+            return of_jobs | {
                 "ports": self.verdict.ports,
                 "groups": self.verdict.groups,
                 "ill_links": self.verdict.ill,
                 "link_changes": self.verdict.changes,
             }
-        return {
+        return of_jobs | {
             "ill_links": self.verdict.ill,
             "link_changes": self.verdict.changes,
             "ports": self.verdict.ports,
@@ -84,7 +94,11 @@ class CountersResult:
     @property
     def facts(self) -> dict[str, Any]:
         """The verdict and its limits as plain values."""
-        sources = {"sources": self.source.kinds}
+        sources: dict[str, Any] = {"sources": self.source.kinds}
+        if self.jobs is not None:
+            sources["jobs"] = self.jobs.jobs.to_dicts()
+            sources["job_pairs"] = self.jobs.pairs.to_dicts()
+            sources["job_notes"] = self.jobs.notes
         if self.queues is not None:
             names = ("notes", "unknown", "noticed")
             about = {name: getattr(self.verdict, name) for name in names}
@@ -129,6 +143,8 @@ def counters(
     threshold: float = 0.01,
     last_ns: int | None = None,
     muted: str | Path | None = None,
+    jobs: str | Path | None = None,
+    forwarding: str | Path | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
     """Find out where ports stall, from counters alone.
@@ -146,6 +162,9 @@ def counters(
             nanoseconds of the recorded time.
         muted: Text file with a device or port a line, like ``leaf03`` or ``leaf03[7]``, whose links
             are not listed as in need of a hand.
+        jobs: List of the jobs that ran (``sacct``, ``squeue``, ``qstat -f`` or a CSV): what each
+            lost to stalls, and which job held it up.
+        forwarding: Output of ``dump_lfts``: only jobs whose routes share links are compared.
         cluster: Address of a Dask scheduler that processes an archive.
 
     Raises:
@@ -174,7 +193,48 @@ def counters(
         )
         judged = analyse(source, inventory, options, engine)
         queues = _queues(source, inventory, options)
-    return CountersResult(judged, source, inventory, queues)
+        tables = None if forwarding is None else Path(forwarding)
+        harm = None
+        if jobs is not None:
+            harm = _job_harm(source, inventory, options, Path(jobs), tables)
+    return CountersResult(judged, source, inventory, queues, harm)
+
+
+def _job_harm(
+    source: CounterSource,
+    inventory: PortInventory,
+    options: AnalysisOptions,
+    jobs: Path,
+    forwarding_tables: Path | None,
+) -> JobHarm:
+    """What the jobs of a list lost to stalls, and which jobs held them up."""
+    host_of = dict(inventory.hosts)
+    if not host_of:
+        adapters = source.fabric_ports.filter(~pl.col("switch"))["node_name"].unique()
+        host_of = {str(name): str(name).split(" ")[0] for name in adapters}
+    peers = inventory.peers() or stated_peers(source.fabric_ports)
+    far = {place: name.rpartition("[")[0] for place, name in peers.items()}
+    receivers = {place: host_of[name] for place, name in far.items() if name in host_of}
+    archive = recent(source.intervals(inventory, options.tick_ns)[0], options.last_ns)
+    course = host_course(archive.rows, host_of, receivers) if host_of else None
+    if course is None:
+        raise CounterError(
+            "has no effect: no counters of the adapters of hosts",
+            place=option("jobs"),
+            remedy="collect without --switches-only, and give --fabric with the names of hosts",
+        )
+    listed = read_jobs(jobs)
+    overlaps: Overlaps = lambda mine, others: None  # noqa: E731
+    if forwarding_tables is not None:
+        if inventory.fabric is None:
+            raise CounterError(
+                "has no effect without a fabric",
+                place=option("forwarding"),
+                remedy="give --fabric FILE",
+            )
+        tables = forwarding_of(inventory.fabric, read_lfts(forwarding_tables))
+        overlaps = RouteOverlap(inventory.fabric, tables)
+    return explain_stalls(course, listed, overlaps)
 
 
 def _load(

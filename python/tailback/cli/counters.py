@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from tailback.api.counters import counters as analyse_counters
-from tailback.cli.counters_screen import screen
+from tailback.cli.counters_screen import group_lines, screen
+from tailback.cli.jobs_screen import job_lines
 from tailback.cli.option_types import FiniteRange, format_option
 from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
@@ -111,6 +112,19 @@ def _span(context: click.Context, parameter: click.Parameter, text: str | None) 
     type=click.Path(path_type=Path),
     help="Text file with a device or port a line, like leaf03[7], whose links are known to be ill.",
 )
+@click.option(
+    "--jobs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Jobs that ran: output of sacct or squeue, qstat -f, or a CSV of job, start, end, hosts. "
+    "Lists what each lost to stalls and which job held it up.",
+)
+@click.option(
+    "--forwarding",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="With --jobs: output of dump_lfts; only jobs whose routes share links are compared.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--csv", is_flag=True, help="Also write every table as CSV.")
@@ -126,6 +140,8 @@ def counters(
     threshold: float,
     last: float | None,
     muted: Path | None,
+    jobs: Path | None,
+    forwarding: Path | None,
     out: Path | None,
     force: bool,
     csv: bool,
@@ -147,7 +163,7 @@ def counters(
     """
     if out is not None:
         check_writable(out, force=force, sources=files)
-    _refuse_idle(click.get_current_context(), out, fabric)
+    _refuse_idle(click.get_current_context(), out, fabric, jobs)
     analysis = analyse_counters(
         files,
         reader=reader,
@@ -158,6 +174,8 @@ def counters(
         threshold=threshold / 100,
         last_ns=None if last is None else round(last),
         muted=muted,
+        jobs=jobs,
+        forwarding=forwarding,
         cluster=cluster,
     )
     if out is not None:
@@ -167,15 +185,26 @@ def counters(
     if form == "json":
         return show(json.dumps(analysis.facts, indent=2), code)
     if analysis.queues is not None:
-        lines = queues_screen(analysis.queues, analysis.verdict, analysis.source.kinds, out)
+        paused = analysis.queues.kind == "paused"
+        classes = group_lines(analysis.verdict) if paused else []
+        lines = queues_screen(
+            analysis.queues, analysis.verdict, analysis.source.kinds, out, classes
+        )
     else:
-        lines = screen(analysis.verdict, analysis.inventory, analysis.source.kinds, out)
+        by_job = job_lines(analysis.jobs)
+        lines = screen(analysis.verdict, analysis.inventory, analysis.source.kinds, out, by_job)
     return show("\n".join(lines), code)
 
 
-def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
+def _refuse_idle(
+    context: click.Context, out: Path | None, fabric: Path | None, jobs: Path | None
+) -> None:
     """Reject an option that has no effect without another one."""
-    needs = {"subsystems": ("--fabric", fabric), "csv": ("--out", out)}
+    needs = {
+        "subsystems": ("--fabric", fabric),
+        "csv": ("--out", out),
+        "forwarding": ("--jobs", jobs),
+    }
     for name, (other, value) in needs.items():
         is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if is_given and value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ def screen(
     inventory: PortInventory,
     kinds: list[str],
     out: Path | None,
+    by_job: Sequence[str] = (),
 ) -> list[str]:
     """The lines to print.
 
@@ -40,6 +42,7 @@ def screen(
         inventory: The ports of the fabric, for the other end of a link.
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
+        by_job: Lines on jobs.
     """
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
@@ -51,7 +54,8 @@ def screen(
     measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
     if measured:
         lines += _port_lines(verdict, inventory)
-        lines += _group_lines(verdict)
+        lines += group_lines(verdict)
+    lines += by_job
     lines += event_lines(verdict.events, verdict.peers, told_of(verdict.kind))
     if measured:
         lines += _limits(verdict, inventory)
@@ -149,7 +153,7 @@ def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
     return link_name(port_name(name, port, row["interface"]), peers.get((name, port)))
 
 
-def _group_lines(verdict: Verdict) -> list[str]:
+def group_lines(verdict: Verdict) -> list[str]:
     """By tier and direction."""
     if verdict.groups.height == 1 and verdict.groups["port_type"][0] == "any":
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,7 +49,11 @@ _PORTS, _NOTES = 8, 6
 
 
 def queues_screen(
-    verdict: PortVerdict, judged: Verdict, kinds: list[str], out: Path | None
+    verdict: PortVerdict,
+    judged: Verdict,
+    kinds: list[str],
+    out: Path | None,
+    classes: Sequence[str] = (),
 ) -> list[str]:
     """The lines to print.
 
@@ -57,6 +62,7 @@ def queues_screen(
         judged: Verdict of the same counters that does not depend on the kind of network.
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
+        classes: Lines on the classes of ports, of counters of pauses.
     """
     scope = (
         f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
@@ -70,6 +76,7 @@ def queues_screen(
         *wrap(_judged_by(verdict)),
         *wrap(scope),
         *([] if verdict.kind == "rates" else [*_degraded(verdict), *_queued(verdict)]),
+        *classes,
         *ill_lines(judged.ill),
         *event_lines(verdict.events, verdict.peers, told_of(verdict.kind)),
         "",

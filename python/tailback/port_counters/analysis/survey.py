@@ -64,7 +64,7 @@ def analyse(
         if ports["resets"].sum():
             changes = pl.concat([changes, resets(intervals, ports, engine)])
             changes = changes.sort("time_ns", maintain_order=True)
-        peers = inventory.peers() or _stated_peers(source.fabric_ports)
+        peers = inventory.peers() or stated_peers(source.fabric_ports)
         ill = ill_links(
             _with_classes(ports, classes),
             source.counts(inventory, chosen.last_ns),
@@ -102,7 +102,7 @@ def _with_classes(ports: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
     return attach(ports, classes)[0].with_columns(*absent)
 
 
-def _stated_peers(ports: pl.DataFrame) -> dict[tuple[str, int], str]:
+def stated_peers(ports: pl.DataFrame) -> dict[tuple[str, int], str]:
     """Far end of each port as the source states it."""
     rows = ports.drop_nulls("peer_name").select("node_name", "port", "peer_name", "peer_port")
     return {(name, port): port_name(peer, number) for name, port, peer, number in rows.iter_rows()}
