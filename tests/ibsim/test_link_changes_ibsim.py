@@ -46,28 +46,28 @@ def recorded(subnet: Subnet) -> list[dict[str, Any]]:
 def seen(subnet: Subnet, kind: str, *names: str) -> dict[str, Any]:
     """The change of that kind that names these devices; fails if it takes too long."""
     begun = time.monotonic()
-    found: list[dict[str, Any]] = []
+    changes_seen: list[dict[str, Any]] = []
 
     def is_there() -> bool:
-        found[:] = [
+        changes_seen[:] = [
             change
             for change in recorded(subnet)
             if change["change"] == kind
             and set(names) <= {change["node_name"].split()[0], str(change["peer_name"]).split()[0]}
         ]
-        return bool(found)
+        return bool(changes_seen)
 
     assert wait_for(is_there, LONGEST_S), f"{kind} of {names}: {recorded(subnet)}"
     print(f"{kind} of {', '.join(names)}: {time.monotonic() - begun:.1f} s")
-    return found[-1]
+    return changes_seen[-1]
 
 
 def ends(net: str, name: str) -> tuple[str, list[tuple[int, str, int]]]:
     """ibsim's name of a device, and its cables: port, far device, far port."""
-    found = re.search(rf'^(?:Switch|Ca)\t\d+ "(\S+)"\t+# "{name}.*\n((?:\[.*\n)+)', net, re.M)
-    assert found
-    ports = re.findall(r'^\[(\d+)\].*?"(\S+?)"\[(\d+)\]', found[2], re.M)
-    return found[1], [(int(port), far, int(number)) for port, far, number in ports]
+    block = re.search(rf'^(?:Switch|Ca)\t\d+ "(\S+)"\t+# "{name}.*\n((?:\[.*\n)+)', net, re.M)
+    assert block
+    ports = re.findall(r'^\[(\d+)\].*?"(\S+?)"\[(\d+)\]', block[2], re.M)
+    return block[1], [(int(port), far, int(number)) for port, far, number in ports]
 
 
 def test_each_change_is_named_within_ten_seconds(subnet: Subnet) -> None:

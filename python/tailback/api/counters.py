@@ -221,7 +221,7 @@ def _job_harm(
         raise CounterError(
             "has no effect: no counters of the adapters of hosts",
             place=option("jobs"),
-            remedy="collect without --switches-only, and give --fabric with the names of hosts",
+            remedy=f"collect the ports of hosts too, and give {option('fabric')} with their names",
         )
     listed = read_jobs(jobs)
     overlaps: Overlaps = lambda mine, others: None  # noqa: E731
@@ -230,7 +230,7 @@ def _job_harm(
             raise CounterError(
                 "has no effect without a fabric",
                 place=option("forwarding"),
-                remedy="give --fabric FILE",
+                remedy=f"give {option('fabric')}",
             )
         tables = forwarding_of(inventory.fabric, read_lfts(forwarding_tables))
         overlaps = RouteOverlap(inventory.fabric, tables)

@@ -60,7 +60,12 @@ def _span(context: click.Context, parameter: click.Parameter, text: str | None) 
         if not 0 < nanoseconds < 2**63:
             raise click.BadParameter(f"{text!r} is out of range", context, parameter)
         return nanoseconds
-    return _time(context, parameter, text)
+    try:
+        return _time(context, parameter, text)
+    except click.BadParameter as error:
+        raise click.BadParameter(
+            f"{error.message}, or '7 d' (min, h, d)", context, parameter
+        ) from None
 
 
 @click.command()

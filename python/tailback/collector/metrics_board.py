@@ -319,11 +319,15 @@ class MetricsBoard:
                 for label, value in zip(labels, values, strict=True)
                 if value == value
             ]
-        name = "tailback_port_up"
-        lines += family(name, "gauge", "1 if the link is in use, 0 if it was and is not.")
-        lines += [sample(name, 1, label) for label in labels]
-        lines += [sample(name, 0, _port_labels(target)) for target in list(self.down)]
+        lines += self._up_metrics(labels)
         return "\n".join(lines) + "\n"
+
+    def _up_metrics(self, labels: list[str]) -> list[str]:
+        """Whether links are in use, by the labels of their ports and those that are down."""
+        name = "tailback_port_up"
+        lines = family(name, "gauge", "1 if the link is in use, 0 if it was and is not.")
+        lines += [sample(name, 1, label) for label in labels]
+        return lines + [sample(name, 0, _port_labels(target)) for target in list(self.down)]
 
     def _collector_metrics(self) -> list[str]:
         seconds = max(time.monotonic() - self.started, 1e-9)

@@ -25,7 +25,7 @@ from tailback.collector.store import Clock, Collection
 from tailback.collector.subnet import keep_unseen, survey
 from tailback.collector.sweep import spread, sweep
 from tailback.errors import TailbackError
-from tailback.port_counters.changes import Change, LinkStates, described
+from tailback.port_counters.changes import FabricChange, LinkStates, described
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.targets import PortTarget, Subnet, read_targets
 from tailback.units import counted
@@ -303,10 +303,10 @@ class CollectorSession:
             self._downed[target.guid, target.port] = count
             if count > before:
                 self._hint = True
-                change = Change.of("link flapped", target, after=str(count - before))
+                change = FabricChange.of("link flapped", target, after=str(count - before))
                 self._record([change])
 
-    def _record(self, changes: Sequence[Change], earliest_ns: int | None = None) -> None:
+    def _record(self, changes: Sequence[FabricChange], earliest_ns: int | None = None) -> None:
         """Write changes as events, and log the first of them."""
         for change in changes:
             facts = change.event()

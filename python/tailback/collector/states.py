@@ -56,11 +56,11 @@ class StatePoll:
         # Neighbouring entries are of different switches, as in a sweep.
         self._ports = sorted(ports, key=lambda port: (port[1][1], port[0]))
         # What a port answered counts: it may be in use without being read.
-        known = {key: self._states[key] for _, key in self._ports if key in self._states}
+        answered = {key: self._states[key] for _, key in self._ports if key in self._states}
         for key, state in states.items():
-            if key in known and not known[key][0]:
-                known[key] = state
-        self._states = {**states, **known}
+            if key in answered and not answered[key][0]:
+                answered[key] = state
+        self._states = {**states, **answered}
         self._next = 0
 
     def step(self) -> bool:

@@ -322,7 +322,7 @@ def _explain(
 ) -> tuple[list[dict[str, Any]], str]:
     """Pairs of a victim with other jobs, and why one of them is named or none."""
     at = victim.runs > 0
-    stall, own = victim.stall[at], victim.sent_gbps[at]
+    stall, own_gbps = victim.stall[at], victim.sent_gbps[at]
     windows = len(stall)
     if windows < LEAST_WINDOWS:
         return [], f"ran for {windows} readings, too few to explain"
@@ -353,7 +353,7 @@ def _explain(
     best_course: dict[str, Floats] = {}
     for pair in pairs:
         name = pair["aggressor"]
-        tests = [(*_shift_test(stall, own, course), course) for course in courses[name]]
+        tests = [(*_shift_test(stall, own_gbps, course), course) for course in courses[name]]
         pair["correlation"], p, best_course[name] = min(
             tests, key=lambda test: (test[1], -test[0]), default=(0.0, 1.0, np.zeros(windows))
         )
@@ -363,7 +363,7 @@ def _explain(
     if not significant:
         return pairs, _named_by_place(pairs, covers)
     kept = [best_course[pair["aggressor"]] for pair in significant]
-    shares, samples = _shares(stall, own, kept, rng)
+    shares, samples = _shares(stall, own_gbps, kept, rng)
     for number, pair in enumerate(significant):
         low, high = np.quantile(samples[:, number], [0.05, 0.95])
         pair |= {
@@ -373,15 +373,15 @@ def _explain(
         }
     significant.sort(key=lambda pair: -pair["share"])
     best = int(np.argmax(shares))
-    first = _first_in(stall, own, kept, best, rng)
-    rest = [pair for pair in pairs if pair not in significant]
+    first = _first_in(stall, own_gbps, kept, best, rng)
+    insignificant = [pair for pair in pairs if pair not in significant]
     if shares[best] < LEAST_SHARE:
-        return [*significant, *rest], "other jobs explain little of its stall"
+        return [*significant, *insignificant], "other jobs explain little of its stall"
     if first < FIRST_IN:
         names = " and ".join(pair["aggressor"] for pair in significant[:2])
-        return [*significant, *rest], f"{names} cannot be told apart"
+        return [*significant, *insignificant], f"{names} cannot be told apart"
     significant[0]["named"] = True
-    return [*significant, *rest], "its stall follows what this job sent"
+    return [*significant, *insignificant], "its stall follows what this job sent"
 
 
 def _named_by_place(pairs: list[dict[str, Any]], covers: Mapping[str, float]) -> str:
@@ -395,15 +395,15 @@ def _named_by_place(pairs: list[dict[str, Any]], covers: Mapping[str, float]) ->
     return "its stall does not follow what another job sent"
 
 
-def _shift_test(stall: Floats, own: Floats, sent: Floats) -> tuple[float, float]:
+def _shift_test(stall: Floats, own_gbps: Floats, sent: Floats) -> tuple[float, float]:
     """Correlation of a stall with what another job sent, and its p by circular shifts.
 
     Args:
         stall: Stall of the victim, shape (W,).
-        own: What the victim sent: what it explains by itself is taken out, shape (W,).
+        own_gbps: What the victim sent: what it explains by itself is taken out, shape (W,).
         sent: What the other job sent, shape (W,).
     """
-    residual = _without(stall, own)
+    residual = _without(stall, own_gbps)
     course = sent - sent.mean()
     scale = np.sqrt((residual**2).sum() * (course**2).sum())
     if scale <= 0:
@@ -443,12 +443,12 @@ def _without(values: Floats, cause: Floats) -> Floats:
 
 
 def _first_in(
-    stall: Floats, own: Floats, others: Sequence[Floats], best: int, rng: np.random.Generator
+    stall: Floats, own_gbps: Floats, others: Sequence[Floats], best: int, rng: np.random.Generator
 ) -> float:
     """Share of resamplings in which one job alone explains a stall clearly better than others."""
     if len(others) == 1:
         return 1.0
-    residual = _without(stall, own)
+    residual = _without(stall, own_gbps)
     wins = 0
     for rows in _resampled(len(stall), rng):
         left = [float((_without(residual[rows], course[rows]) ** 2).sum()) for course in others]
@@ -465,7 +465,7 @@ def _resampled(windows: int, rng: np.random.Generator) -> Iterator[NDArray[np.in
 
 
 def _shares(
-    stall: Floats, own: Floats, others: Iterable[Floats], rng: np.random.Generator
+    stall: Floats, own_gbps: Floats, others: Iterable[Floats], rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Share of a stall that each job explains, by non-negative least squares.
 
@@ -475,7 +475,7 @@ def _shares(
     """
     from scipy.optimize import nnls  # takes half a second to import: only where it is needed
 
-    columns = np.stack([np.ones_like(stall), own, *others], axis=1)
+    columns = np.stack([np.ones_like(stall), own_gbps, *others], axis=1)
     scale = np.maximum(columns.mean(axis=0), 1e-300)
     design = columns / scale
 

@@ -61,7 +61,7 @@ ENDS: Final[frozenset[str]] = frozenset({"link up", "recabled", "switch found"})
 
 
 @dataclass(frozen=True)
-class Change:
+class FabricChange:
     """A row of :data:`LINK_CHANGES` without its times."""
 
     change: Kind
@@ -77,7 +77,7 @@ class Change:
     gbps: float = 0.0
 
     @classmethod
-    def of(cls, change: Kind, target: PortTarget, **facts: Any) -> Change:
+    def of(cls, change: Kind, target: PortTarget, **facts: Any) -> FabricChange:
         """A change of the link of a port."""
         return cls(
             change,
@@ -101,7 +101,7 @@ def changes_of(events: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Rows of :data:`LINK_CHANGES` from the events of a collection; others are left out.
 
     Args:
-        events: Entries with ``time_ns``, ``what`` and the fields of :class:`Change`.
+        events: Entries with ``time_ns``, ``what`` and the fields of :class:`FabricChange`.
     """
     columns = LINK_CHANGES.polars_schema
     absent = {"port": 0, "peer_guid": 0, "peer_port": 0, "links": 1, "gbps": 0.0, "node_name": ""}
@@ -136,7 +136,7 @@ class LinkStates:
     targets: Sequence[PortTarget] = ()
     down: dict[PortKey, PortTarget] = field(default_factory=dict)
 
-    def update(self, targets: Sequence[PortTarget]) -> list[Change]:
+    def update(self, targets: Sequence[PortTarget]) -> list[FabricChange]:
         """Take over a new look at the subnet.
 
         Args:
@@ -179,7 +179,7 @@ def _switches(
     before: Mapping[PortKey, PortTarget],
     after: Mapping[PortKey, PortTarget],
     down: Mapping[PortKey, PortTarget],
-) -> list[Change]:
+) -> list[FabricChange]:
     """Switches that disappeared, and those that came."""
     if not before:
         return []
@@ -193,11 +193,11 @@ def _switches(
         for (guid, _), target in here.items():
             if target.switch and guid not in there:
                 ports.setdefault(guid, []).append(target)
-        known = {guid for guid, _ in down}
+        lost_before = {guid for guid, _ in down}
         for guid, mine in sorted(ports.items()):
-            state = "back" if guid in known else "new"
+            state = "back" if guid in lost_before else "new"
             made.append(
-                Change(
+                FabricChange(
                     kind,
                     guid,
                     mine[0].node_name,
@@ -214,67 +214,67 @@ def _cables(
     before: Mapping[PortKey, PortTarget],
     after: Mapping[PortKey, PortTarget],
     down: Mapping[PortKey, PortTarget],
-) -> list[Change]:
+) -> list[FabricChange]:
     """Links that went down or came up, and cables that were plugged elsewhere."""
     if not before:
         return []
     folded = {guid for guid, _ in before} ^ {guid for guid, _ in after}
     switches = {t.guid for t in (*before.values(), *after.values()) if t.switch}
     folded &= switches
-    told: set[PortKey] = set()
+    named_ends: set[PortKey] = set()
     left: set[PortKey] = set()
     made = []
     for key, target in after.items():
         former = before.get(key) or down.get(key)
         ends = {key, peer_of(target)}
-        if former is None or not former.peer_guid or not target.peer_guid or ends & told:
+        if former is None or not former.peer_guid or not target.peer_guid or ends & named_ends:
             continue
         if peer_of(former) == peer_of(target) or {guid for guid, _ in ends} & folded:
             continue
         far = port_name(former.peer_name, former.peer_port)
-        made.append(Change.of("recabled", target, before=far, after=target.far_port))
-        told |= ends
+        made.append(FabricChange.of("recabled", target, before=far, after=target.far_port))
+        named_ends |= ends
         left.add(peer_of(former))
     for kind, here, there in (("link down", before, after), ("link up", after, before)):
         for key, target in here.items():
             ends = {key, peer_of(target)}
-            if key in there or ends & (told | left) or {guid for guid, _ in ends} & folded:
+            if key in there or ends & (named_ends | left) or {guid for guid, _ in ends} & folded:
                 continue
-            told |= ends
-            made.append(Change.of(kind, target))  # type: ignore[arg-type]
+            named_ends |= ends
+            made.append(FabricChange.of(kind, target))  # type: ignore[arg-type]
     return made
 
 
 def _rates(
     before: Mapping[PortKey, PortTarget], after: Mapping[PortKey, PortTarget]
-) -> list[Change]:
+) -> list[FabricChange]:
     """Links that have another width or speed."""
-    told: set[PortKey] = set()
+    named_ends: set[PortKey] = set()
     made = []
     for key, target in after.items():
         former = before.get(key)
-        if former is None or key in told or peer_of(former) != peer_of(target):
+        if former is None or key in named_ends or peer_of(former) != peer_of(target):
             continue
         widths = former.lanes, target.lanes
         if all(widths) and widths[0] != widths[1]:
             was, now = (f"{lanes}x" for lanes in widths)
-            made.append(Change.of("width", target, before=was, after=now))
-            told.add(peer_of(target))
+            made.append(FabricChange.of("width", target, before=was, after=now))
+            named_ends.add(peer_of(target))
         lane_gbps = [t.gbps / (t.lanes or 1) for t in (former, target)]
         if former.gbps and target.gbps and round(lane_gbps[0], 3) != round(lane_gbps[1], 3):
             was, now = (f"{t.gbps:.4g} Gb/s" for t in (former, target))
-            made.append(Change.of("speed", target, before=was, after=now))
-            told.add(peer_of(target))
+            made.append(FabricChange.of("speed", target, before=was, after=now))
+            named_ends.add(peer_of(target))
     return made
 
 
-def described(change: Change | Mapping[str, Any]) -> str:
+def described(change: FabricChange | Mapping[str, Any]) -> str:
     """A change in a line for a log or a table; names are not escaped.
 
     Args:
         change: A change, or a row of :data:`LINK_CHANGES`.
     """
-    row = vars(change) if isinstance(change, Change) else change
+    row = vars(change) if isinstance(change, FabricChange) else change
     place = port_name(row["node_name"], row["port"]) if row["port"] else row["node_name"]
     if row["peer_name"] and row["change"] != "recabled":
         place = link_name(place, port_name(row["peer_name"], row["peer_port"]))

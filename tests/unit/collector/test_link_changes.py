@@ -150,15 +150,15 @@ def cable(a: tuple[int, int], b: tuple[int, int]) -> list[PortTarget]:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_cable_that_moved_is_down_nowhere(at_once: bool) -> None:
-    rest = cable((2, 2), (3, 1))
-    links = LinkStates([*cable((1, 1), (2, 1)), *rest])
+    unchanged = cable((2, 2), (3, 1))
+    links = LinkStates([*cable((1, 1), (2, 1)), *unchanged])
     if not at_once:
-        assert [described(c) for c in links.update([*rest, port(1, 2, (9, 1))])] == [
+        assert [described(c) for c in links.update([*unchanged, port(1, 2, (9, 1))])] == [
             "d1[1] → d2[1]: link down",
             "d1[2] → d9[1]: link up",
         ]
         assert set(links.down) == {(1, 1), (2, 1)}
-    made = links.update([*cable((1, 7), (2, 1)), *rest, port(1, 2, (9, 1))])
+    made = links.update([*cable((1, 7), (2, 1)), *unchanged, port(1, 2, (9, 1))])
     assert described(made[0]) == "d2[1]: recabled from d1[1] to d1[7]"
     assert len(made) == 1 + at_once and links.down == {}
 

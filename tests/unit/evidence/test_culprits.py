@@ -90,8 +90,8 @@ def test_a_full_receiver_tells_by_place() -> None:
     assert said["culprit"] == "a" and said["p"] is None and "no other job" in said["why"]
     both, _ = explained(0.4 * always, {"a": always, "b": always}, {"a": always, "b": always})
     assert both["culprit"] is None
-    own, _ = explained(0.4 * always, {"a": always}, {"a": always, "v": always})
-    assert own["culprit"] is None, "it may fill its own receivers"
+    self_made, _ = explained(0.4 * always, {"a": always}, {"a": always, "v": always})
+    assert self_made["culprit"] is None, "it may fill its own receivers"
 
 
 def test_a_job_without_common_links_is_left_out() -> None:

@@ -57,30 +57,30 @@ def narrow(subnet: FakeSubnet) -> None:
 
 
 def test_errors_are_no_slow_receiver(tmp_path: Path) -> None:
-    found = tb.counters(collected(tmp_path / "c", errors))
-    assert found.verdict.kind == "faults"
-    (link,) = found.tables["ill_links"].to_dicts()
+    result = tb.counters(collected(tmp_path / "c", errors))
+    assert result.verdict.kind == "faults"
+    (link,) = result.tables["ill_links"].to_dicts()
     assert link["link"] == "switch1[4] → switch2[3]" and link["signs"] == ["errors", "flapped"]
     assert link["what"] == "5,000 symbol errors; went down once"
     assert link["errors"] == 5000 and link["between_switches"]
-    seconds = (found.verdict.end_ns - found.verdict.start_ns) / 1e9
+    seconds = (result.verdict.end_ns - result.verdict.start_ns) / 1e9
     assert link["errors_per_bit"] == pytest.approx(5000 / (GBPS * 1e9 * seconds), rel=0.2)
-    assert found.verdict.start_ns < link["since_ns"] < found.verdict.end_ns
+    assert result.verdict.start_ns < link["since_ns"] < result.verdict.end_ns
 
 
 def test_a_link_that_is_down_is_not_healthy(tmp_path: Path) -> None:
-    found = tb.counters(collected(tmp_path / "c", unplugged))
-    assert found.verdict.kind == "down"
-    (link,) = found.facts["ill_links"]
+    result = tb.counters(collected(tmp_path / "c", unplugged))
+    assert result.verdict.kind == "down"
+    (link,) = result.facts["ill_links"]
     assert link["link"] == "switch1[1] → host1-0 HCA-1[1]" and link["what"] == "down"
     assert link["lost_gbps"] == pytest.approx(GBPS, abs=0.01) and not link["between_switches"]
-    assert [change["change"] for change in found.facts["changes"]] == ["link down"]
+    assert [change["change"] for change in result.facts["changes"]] == ["link down"]
 
 
 def test_a_link_that_lost_lanes_is_listed(tmp_path: Path) -> None:
-    found = tb.counters(collected(tmp_path / "c", narrow))
-    assert found.verdict.kind == "slower"
-    (link,) = found.facts["ill_links"]
+    result = tb.counters(collected(tmp_path / "c", narrow))
+    assert result.verdict.kind == "slower"
+    (link,) = result.facts["ill_links"]
     assert "width 4x → 1x" in link["what"] and link["signs"][0] == "width"
     assert link["lost_gbps"] == pytest.approx(0.75 * GBPS, abs=0.01)
 
@@ -99,13 +99,13 @@ def test_the_screen_names_links_and_changes(
 def test_a_muted_link_is_not_listed(tmp_path: Path) -> None:
     folder, muted = collected(tmp_path / "c", unplugged), tmp_path / "muted"
     muted.write_text("# known\nhost1-0 HCA-1[1]  # switched off\nswitch9\n")
-    found = tb.counters(folder, muted=muted)
-    assert found.verdict.kind == "unknown" and found.facts["ill_links"] == []
-    assert "links that need a hand and are muted: 1" in found.verdict.notes
-    assert "muted names without such a link: switch9" in found.verdict.notes
+    result = tb.counters(folder, muted=muted)
+    assert result.verdict.kind == "unknown" and result.facts["ill_links"] == []
+    assert "links that need a hand and are muted: 1" in result.verdict.notes
+    assert "muted names without such a link: switch9" in result.verdict.notes
 
 
-def test_a_running_collector_is_read_to_its_last_second(
+def test_a_running_collector_is_read_completely(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subnet, out = row_of_switches(2, 1), tmp_path / "c"
@@ -173,8 +173,8 @@ def ports(**columns: list[Any]) -> pl.DataFrame:
 def ill(frame: pl.DataFrame, events: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     peers = {("leaf", port): f"spine{port}[7]" for port in range(1, 20)}
     readings = pl.DataFrame(schema=READINGS)
-    found = ill_links(frame, readings, changes_of(events or []), peers)
-    return found.to_dicts()
+    result = ill_links(frame, readings, changes_of(events or []), peers)
+    return result.to_dicts()
 
 
 def test_a_slower_link_stands_out_of_its_kind() -> None:
@@ -233,7 +233,7 @@ def test_what_came_back_is_not_lost() -> None:
 
 def test_either_end_mutes_a_link() -> None:
     frame = ports(capacity_gbps=[100.0, 100.0, 25.0, 100.0])
-    found = pl.DataFrame(ill(frame), schema_overrides={"port": pl.UInt16})
+    result = pl.DataFrame(ill(frame), schema_overrides={"port": pl.UInt16})
     for name in ("leaf", "leaf[3]", "spine3", "spine3[7]"):
-        assert without(found, [name])[0].is_empty(), name
-    assert without(found, ["leaf[1]"])[0].height == 1
+        assert without(result, [name])[0].is_empty(), name
+    assert without(result, ["leaf[1]"])[0].height == 1

@@ -38,9 +38,9 @@ def test_paused_ports_have_classes_and_a_verdict(
 ) -> None:
     files = [printed(tmp_path, number, 3_000_000) for number in range(3)]
     fabric = put(tmp_path / "f", "links.csv", LINKS)
-    found = tb.counters(files, fabric=fabric)
-    assert found.verdict.kind == "stalls" and found.queues is None
-    worst = found.frame.row(0, named=True)
+    result = tb.counters(files, fabric=fabric)
+    assert result.verdict.kind == "stalls" and result.queues is None
+    worst = result.frame.row(0, named=True)
     assert (worst["interface"], worst["stall_fraction"]) == ("swp1", pytest.approx(0.3))
     assert worst["utilization"] == pytest.approx(0.02), "bytes of the wire, not of the kernel"
     assert (worst["category"], worst["port_type"], worst["lost_gbps"]) == ("Leaf", "up", 12.0)
@@ -82,11 +82,11 @@ def test_a_sonic_switch_is_judged_by_its_pauses(tmp_path: Path) -> None:
         path = put(tmp_path / str(number), "leaf1.json", json.dumps(dump))
         os.utime(path, (1_700_000_000, 1_700_000_000 + 10 * number))
         files.append(path)
-    found = tb.counters(files)
-    row = found.frame.row(0, named=True)
+    result = tb.counters(files)
+    row = result.frame.row(0, named=True)
     assert (row["node_name"], row["interface"]) == ("leaf1", "Ethernet8")
-    assert row["stall_fraction"] == pytest.approx(0.25) and found.verdict.kind == "stalls"
-    (link,) = found.facts["ill_links"]
+    assert row["stall_fraction"] == pytest.approx(0.25) and result.verdict.kind == "stalls"
+    (link,) = result.facts["ill_links"]
     assert link["signs"] == ["discards"] and link["what"] == "7 discards"
 
 

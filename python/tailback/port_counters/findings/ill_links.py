@@ -270,7 +270,7 @@ def _add_counts(links: _Links, readings: pl.DataFrame, ports: pl.DataFrame) -> N
 
 def _with_kind(ports: pl.DataFrame, peers: Peers, switches: Mapping[str, bool]) -> pl.DataFrame:
     """Ports with ``kind``: tier and direction, or what both ends of the link are."""
-    known = (pl.col("category") != "Port") & (pl.col("category") != "other")
+    is_classified = (pl.col("category") != "Port") & (pl.col("category") != "other")
     by_class = pl.concat_str("category", pl.lit(" "), "port_type")
     ends = []
     for name, port in ports.select("node_name", "port").iter_rows():
@@ -278,7 +278,7 @@ def _with_kind(ports: pl.DataFrame, peers: Peers, switches: Mapping[str, bool]) 
         here, there = switches.get(name), switches.get(far)
         ends.append(None if here is None or there is None else f"{here} {there}")
     return ports.with_columns(
-        kind=pl.when(known).then(by_class).otherwise(pl.Series(ends, dtype=pl.String))
+        kind=pl.when(is_classified).then(by_class).otherwise(pl.Series(ends, dtype=pl.String))
     )
 
 
