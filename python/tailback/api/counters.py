@@ -122,7 +122,9 @@ class CountersResult:
             for name, frame in self.tables.items():
                 frame.write_parquet(place / f"{name}.parquet")
                 if csv:
-                    for_spreadsheets(frame).write_csv(place / f"{name}.csv")
+                    lists = [c for c, d in frame.schema.items() if d == pl.List(pl.String)]
+                    flat = frame.with_columns(pl.col(lists).list.join(", ")) if lists else frame
+                    for_spreadsheets(flat).write_csv(place / f"{name}.csv")
             text = json.dumps({"counters": self.facts}, indent=2, sort_keys=True)
             (place / "counters.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
