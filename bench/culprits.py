@@ -26,8 +26,7 @@ import numpy as np
 import polars as pl
 from _shared import machine
 
-from tailback.evidence.culprits import explain_stalls, host_course
-from tailback.evidence.jobs import JOBS, JobList
+from tailback.evidence import JOBS, JobList, explain_stalls, host_course
 from tailback.port_counters.readers import from_run
 from tailback.scenario.model import Scenario
 from tailback.simulation import prepare, simulate
