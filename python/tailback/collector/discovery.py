@@ -136,6 +136,13 @@ def discover(exchange: MadExchange, *, hosts: bool = True, tick_ns: float | None
             for guid, device in walk.devices.items()
             if device.info.kind == mads.NodeType.SWITCH
         },
+        active={
+            (guid, port): (info.lanes, info.gbps or 0.0)
+            for guid, device in walk.devices.items()
+            if device.info.kind == mads.NodeType.SWITCH
+            for port, info in device.ports.items()
+            if port and info.active
+        },
     )
     for guid in sorted(walk.devices):
         subnet.targets.extend(_targets(walk, walk.devices[guid], hosts, tick_ns))

@@ -41,12 +41,13 @@ class StatePoll:
 
     def watch(self, subnet: Subnet) -> None:
         """Ask for the ports of these switches from now on."""
-        states: dict[PortKey, State] = {}
+        # What the discovery saw is newer than what a port answered before.
+        self._states = {key: (True, *rate) for key, rate in subnet.active.items()}
         numbers: dict[tuple[int, int], set[int]] = {}
         for target in subnet.targets:
             if target.switch:
                 key = target.guid, target.port
-                states[key] = (True, target.lanes, target.gbps)
+                self._states.setdefault(key, (True, target.lanes, target.gbps))
                 numbers.setdefault((target.lid, target.guid), set()).add(target.port)
         ports = []
         for (lid, guid), mine in sorted(numbers.items()):
@@ -55,12 +56,6 @@ class StatePoll:
             ports += [(lid, (guid, port)) for port in all_ports]
         # Neighbouring entries are of different switches, as in a sweep.
         self._ports = sorted(ports, key=lambda port: (port[1][1], port[0]))
-        # What a port answered counts: it may be in use without being read.
-        answered = {key: self._states[key] for _, key in self._ports if key in self._states}
-        for key, state in states.items():
-            if key in answered and not answered[key][0]:
-                answered[key] = state
-        self._states = {**states, **answered}
         self._next = 0
 
     def step(self) -> bool:

@@ -163,6 +163,8 @@ class Subnet:
         devices: GUIDs of all devices that answered.
         unanswered: Device and port number whose state was requested and not reported.
         switch_ports: Number of ports of each switch, by GUID, where known.
+        active: Lanes and rate in Gb/s of each switch port whose link is in use, by GUID and port
+            number, whether it is a target or not.
         incomplete: A device did not answer, so devices behind it may be missing.
     """
 
@@ -172,6 +174,7 @@ class Subnet:
     unanswered: set[tuple[int, int]] = field(default_factory=set)
     incomplete: bool = False
     switch_ports: dict[int, int] = field(default_factory=dict)
+    active: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:

@@ -124,6 +124,29 @@ def test_a_lost_switch_is_one_change(tmp_path: Path) -> None:
     ]
 
 
+def test_a_switch_back_before_the_next_poll_is_found(tmp_path: Path) -> None:
+    subnet, mend = row_of_switches(3, 2), []
+    collection, board, out = Collection(tmp_path / "c"), MetricsBoard(), tmp_path / "c"
+    settings = CollectorSettings(interval_ns=200 * MS, sweeps=16, states_ns=2000 * MS)
+    made = session(subnet, settings, collection, board)
+
+    def lose() -> None:
+        mend.append(cut(subnet, MIDDLE, 4))
+        # Failed readings tell before the poll comes to the ports.
+        subnet.devices[LAST].dead = True
+
+    def bring_back() -> None:
+        subnet.devices[LAST].dead = False
+        mend[0]()
+
+    after_sweeps(subnet, board, 4, lose)
+    after_sweeps(subnet, board, 5, bring_back)
+    made.run()
+    collection.close()
+    lines = [line for file in sorted((out / "events").iterdir()) for line in file.open()]
+    assert changes_of(map(json.loads, lines))["change"].to_list() == ["switch lost", "switch found"]
+
+
 def test_a_change_while_no_collector_ran(tmp_path: Path) -> None:
     subnet = row_of_switches(2, 2)
     watched(subnet, tmp_path / "c")
