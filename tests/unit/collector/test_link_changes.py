@@ -124,7 +124,7 @@ def test_a_lost_switch_is_one_change(tmp_path: Path) -> None:
     ]
 
 
-def test_a_switch_back_before_the_next_poll_is_found(tmp_path: Path) -> None:
+def test_a_switch_back_before_a_poll_is_found(tmp_path: Path) -> None:
     subnet, mend = row_of_switches(3, 2), []
     collection, board, out = Collection(tmp_path / "c"), MetricsBoard(), tmp_path / "c"
     settings = CollectorSettings(interval_ns=200 * MS, sweeps=16, states_ns=2000 * MS)
