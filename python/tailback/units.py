@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 from tailback.errors import InvalidValueError
@@ -204,6 +205,11 @@ def exact_rate(gbps: float) -> str:
     """A rate with enough digits to restore it bit for bit."""
     short = f"{gbps:g}"
     return f"{short if float(short) == gbps else repr(gbps)} Gb/s"
+
+
+def utc(time_ns: int) -> str:
+    """An instant in UTC nanoseconds since 1970, as ``"2026-03-02 14:05:09 UTC"``."""
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def percent(share: float, digits: int | None = None, sign: str = "") -> str:

@@ -64,6 +64,7 @@ class Port:
     packets: int = 0
     wait: int = 0
     state: int = 4
+    width: int = 2
     errors: dict[str, int] = field(default_factory=dict)
 
 
@@ -214,7 +215,7 @@ class FakeSubnet:
             number = int.from_bytes(mad[20:24], "big")
             port = device.ports.get(number) or Port(state=1)
             struct.pack_into(">H", mad, 64 + 16, device.lid)
-            mad[64 + 31], mad[64 + 32], mad[64 + 35] = 2, port.state, 4 << 4
+            mad[64 + 31], mad[64 + 32], mad[64 + 35] = port.width, port.state, 4 << 4
             mad[64 + 62] = 1 << 4
         return bytes(mad)
 

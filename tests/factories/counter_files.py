@@ -97,6 +97,26 @@ TEXTS = {
         "2026-11-22T11:06:10Z,a,mlx5_0/1,5,1,0,0000:0000:0000:0010,100 Gb/sec (4X EDR)\n"
         "2026-11-22T11:06:11Z,a,mlx5_0/1,9,2,7,,\n"
     ),
+    "ethtool": (
+        "# n1 eth0 1700000000 100000\nNIC statistics:\n     tx_bytes_phy: 4096\n"
+        "     tx_packets_phy: 4\n     rx_prio3_pause: 7\n     rx_prio3_pause_duration: 90\n"
+        "# n1 eth1\nNIC statistics:\n     tx_bytes: 5\n"
+    ),
+    "influx-line": (
+        "infiniband,device=mlx5_0,host=n\\ 1,port=1 port_xmit_data=12i,port_xmit_wait=5i "
+        "1700000000\n"
+        "ethtool,host=n1,interface=eth0 tx_bytes=12i,rx_prio3_pause=5i,up=t 1700000000000000000\n"
+    ),
+    "sonic": (
+        '{"COUNTERS_PORT_NAME_MAP": {"Ethernet0": "oid:0x1", "Ethernet4": "oid:0x2"}, '
+        '"COUNTERS:oid:0x1": {"value": {"SAI_PORT_STAT_IF_OUT_OCTETS": "12"}}, '
+        '"COUNTERS:oid:0x2": {"SAI_PORT_STAT_PFC_3_RX_PKTS": "3"}}'
+    ),
+    "ufm-csv": (
+        "timestamp,source_id,node_guid,port_num,node_description,PortXmitDataExtended,"
+        "PortXmitWaitExtended,SymbolErrorCounterExtended\n"
+        "1700000000000000,0x1,0xab,3,sw,12,5,0\n1700000030000000,0x1,0xab,3,sw,15,6,1\n"
+    ),
     "ldms-csv": (
         "#Time, Time_usec, CompId, X+_traffic (B), X+_credit_stall (ns), nettopo_mesh_coord_X,"
         " nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n1.5, 500000, 1, 2, 3, 4, 5, 6\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -285,6 +286,29 @@ def collected(folder: Path, sweeps: Sweeps) -> list[Path]:
     return [folder / "c"]
 
 
+def influx_line(folder: Path, sweeps: Sweeps) -> list[Path]:
+    rows = [
+        f"infiniband,device=m,host=sw,port={port} "
+        + ",".join(f"{name}={getattr(r, key)}i" for key, name in _SYSFS.items())
+        + f" {(START + SPACING_S * number) * 10**9}\n"
+        for number, ports in enumerate(sweeps)
+        for port, r in ports.items()
+    ]
+    return [put(folder, "a.line", "".join(rows))]
+
+
+def ufm_csv(folder: Path, sweeps: Sweeps) -> list[Path]:
+    rows = [
+        f"{(START + SPACING_S * number) * 10**6},0x2c9,{port},"
+        + ",".join(str(getattr(r, key)) for key in _PERFQUERY)
+        + "\n"
+        for number, ports in enumerate(sweeps)
+        for port, r in ports.items()
+    ]
+    head = "timestamp,node_guid,port_num," + ",".join(_PERFQUERY.values()) + "\n"
+    return [put(folder, "a.csv", head + "".join(rows))]
+
+
 _PLACE, _DEVICE = 'node="sw",port="{port}"', 'instance="sw",device="m",port="{port}"'
 INFINIBAND: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
     "perfquery": perfquery,
@@ -298,6 +322,8 @@ INFINIBAND: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
     "prometheus": prometheus(_TAILBACK, _PLACE),
     "prometheus of switches": prometheus(_SWITCH_EXPORTER, 'switch="sw",port="{port}"'),
     "prometheus of hosts": prometheus(_NODE_EXPORTER, _DEVICE),
+    "influx-line": influx_line,
+    "ufm-csv": ufm_csv,
     "collection": collected,
 }
 """Writers of every format of InfiniBand counters, by reader and kind of source."""
@@ -318,6 +344,45 @@ def ethernet_csv(folder: Path, sweeps: Sweeps) -> list[Path]:
     return [put(folder, "a.csv", head + "".join(rows))]
 
 
+def ethtool(folder: Path, sweeps: Sweeps) -> list[Path]:
+    texts = [
+        "".join(
+            f"# sw swp{port} {START + SPACING_S * number}\nNIC statistics:\n"
+            f"     tx_bytes: {4 * r.words}\n     tx_packets: {r.packets}\n"
+            f"     rx_crc_errors: {r.symbol}\n     tx_dropped: {r.discards}\n"
+            f"     rx_prio3_pause: {r.pauses}\n"
+            for port, r in ports.items()
+        )
+        for number, ports in enumerate(sweeps)
+    ]
+    return [put(folder, f"{number}.txt", text) for number, text in enumerate(texts) if text]
+
+
+_SAI = {
+    "SAI_PORT_STAT_IF_OUT_UCAST_PKTS": "packets",
+    "SAI_PORT_STAT_IF_IN_ERRORS": "symbol",
+    "SAI_PORT_STAT_IF_OUT_DISCARDS": "discards",
+    "SAI_PORT_STAT_PFC_3_RX_PKTS": "pauses",
+}
+
+
+def sonic(folder: Path, sweeps: Sweeps) -> list[Path]:
+    paths = []
+    for number, ports in enumerate(sweeps):
+        names = {f"swp{port}": f"oid:{port}" for port in ports}
+        dump = {"COUNTERS_PORT_NAME_MAP": names}
+        for port, r in ports.items():
+            counters = {name: str(getattr(r, key)) for name, key in _SAI.items()}
+            counters |= {"SAI_PORT_STAT_IF_OUT_OCTETS": str(4 * r.words)}
+            counters |= {"SAI_PORT_STAT_IF_OUT_NON_UCAST_PKTS": "0"}
+            dump[f"COUNTERS:oid:{port}"] = counters
+        if ports:
+            paths.append(put(folder / str(number), "sw.json", json.dumps(dump)))
+            seconds = START + SPACING_S * number
+            os.utime(paths[-1], (seconds, seconds))
+    return paths
+
+
 _NETDEV = {
     "words": "node_network_transmit_bytes_total",
     "packets": "node_network_transmit_packets_total",
@@ -328,6 +393,8 @@ _NETDEV = {
 _INTERFACE = 'instance="sw",device="swp{port}"'
 ETHERNET: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
     "ethernet-csv": ethernet_csv,
+    "ethtool": ethtool,
+    "sonic": sonic,
     "prometheus of interfaces": prometheus(_NETDEV, _INTERFACE),
     "exposition of interfaces": exposition(_NETDEV, _INTERFACE),
 }

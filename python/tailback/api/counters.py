@@ -7,22 +7,31 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import polars as pl
 
-from tailback.errors import known_keywords
+from tailback.collector.running import are_converted, convert_running
+from tailback.errors import known_keywords, option
+from tailback.evidence.culprits import JobHarm, Overlaps, explain_stalls, host_course
+from tailback.evidence.jobs import read_jobs
+from tailback.evidence.route_overlap import RouteOverlap
+from tailback.fabric.lft import forwarding as forwarding_of
+from tailback.fabric.lft import read_lfts
 from tailback.io.delimited import for_spreadsheets
+from tailback.io.input_files import text_content
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
 from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import CounterSource, load
-from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, recent
+from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, recent, stated_peers
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
+from tailback.port_counters.readers import collection
 from tailback.port_counters.schema import ETHERNET, CounterError
 from tailback.run.run import AtomicDirectory
 from tailback.units import counted
@@ -39,12 +48,14 @@ class CountersResult:
         inventory: The ports to which the counters belong.
         queues: For a lossy network (Ethernet): which ports queue, drop packets or serve less than
             their rate; None for counters of stalls.
+        jobs: What jobs lost to stalls and which job held them up; None without a job list.
     """
 
     verdict: Verdict
     source: CounterSource
     inventory: PortInventory
     queues: PortVerdict | None = None
+    jobs: JobHarm | None = None
 
     def __repr__(self) -> str:
         ports = counted(self.frame.height, "port")
@@ -53,9 +64,19 @@ class CountersResult:
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
         """Tables by name (docs/how-to/counters.md)."""
+        of_jobs = {}
+        if self.jobs is not None:
+            of_jobs = {"job_stalls": self.jobs.jobs, "job_pairs": self.jobs.pairs}
         if self.queues is None:
-            return {"ports": self.verdict.ports, "groups": self.verdict.groups}
-        return {
+            return of_jobs | {
+                "ports": self.verdict.ports,
+                "groups": self.verdict.groups,
+                "ill_links": self.verdict.ill,
+                "link_changes": self.verdict.changes,
+            }
+        return of_jobs | {
+            "ill_links": self.verdict.ill,
+            "link_changes": self.verdict.changes,
             "ports": self.verdict.ports,
             "port_findings": self.queues.findings,
             "queue_windows": self.queues.windows,
@@ -73,10 +94,15 @@ class CountersResult:
     @property
     def facts(self) -> dict[str, Any]:
         """The verdict and its limits as plain values."""
-        sources = {"sources": self.source.kinds}
+        sources: dict[str, Any] = {"sources": self.source.kinds}
+        if self.jobs is not None:
+            sources["jobs"] = self.jobs.jobs.to_dicts()
+            sources["job_pairs"] = self.jobs.pairs.to_dicts()
+            sources["job_notes"] = self.jobs.notes
         if self.queues is not None:
             names = ("notes", "unknown", "noticed")
             about = {name: getattr(self.verdict, name) for name in names}
+            about |= {"ill_links": self.verdict.ill.to_dicts()}
             return {**port_verdict.facts(self.queues), **about, **sources}
         shown = limits(self.verdict, self.inventory.wiring)
         return {**verdict.facts(self.verdict), **shown, **sources}
@@ -96,7 +122,9 @@ class CountersResult:
             for name, frame in self.tables.items():
                 frame.write_parquet(place / f"{name}.parquet")
                 if csv:
-                    for_spreadsheets(frame).write_csv(place / f"{name}.csv")
+                    lists = [c for c, d in frame.schema.items() if d == pl.List(pl.String)]
+                    flat = frame.with_columns(pl.col(lists).list.join(", ")) if lists else frame
+                    for_spreadsheets(flat).write_csv(place / f"{name}.csv")
             text = json.dumps({"counters": self.facts}, indent=2, sort_keys=True)
             (place / "counters.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
@@ -116,6 +144,9 @@ def counters(
     every_ns: int | None = None,
     threshold: float = 0.01,
     last_ns: int | None = None,
+    muted: str | Path | None = None,
+    jobs: str | Path | None = None,
+    forwarding: str | Path | None = None,
     cluster: str | None = None,
 ) -> CountersResult:
     """Find out where ports stall, from counters alone.
@@ -131,6 +162,11 @@ def counters(
         threshold: Share of time stalled from which a port counts as stalling, 0–1.
         last_ns: Restricts the analysis to the intervals that end within the last so many
             nanoseconds of the recorded time.
+        muted: Text file with a device or port a line, like ``leaf03`` or ``leaf03[7]``, whose links
+            are not listed as in need of a hand.
+        jobs: List of the jobs that ran (``sacct``, ``squeue``, ``qstat -f`` or a CSV): what each
+            lost to stalls, and which job held it up.
+        forwarding: Output of ``dump_lfts``: only jobs whose routes share links are compared.
         cluster: Address of a Dask scheduler that processes an archive.
 
     Raises:
@@ -144,15 +180,93 @@ def counters(
     paths = [files] if isinstance(files, (str, Path)) else files
     if not paths:
         raise CounterError("no file of counters is given", remedy="name one or more files")
-    source = load([Path(path) for path in paths], reader, every_ns=every_ns)
-    inventory = _inventory(source, None if fabric is None else Path(fabric), dict(subsystems or {}))
     with ExitStack() as stack:
+        source = _load([Path(path) for path in paths], reader, every_ns, stack)
+        stated = None if fabric is None else Path(fabric)
+        inventory = _inventory(source, stated, dict(subsystems or {}))
         engine: Engine = LOCAL_ENGINE
         if cluster is not None:
             engine = Cluster(stack.enter_context(dask_client(cluster)))
-        options = AnalysisOptions(tick_ns=tick_ns, threshold=threshold, last_ns=last_ns)
+        options = AnalysisOptions(
+            tick_ns=tick_ns,
+            threshold=threshold,
+            last_ns=last_ns,
+            muted=() if muted is None else _names_in(Path(muted)),
+        )
         judged = analyse(source, inventory, options, engine)
-    return CountersResult(judged, source, inventory, _queues(source, inventory, options))
+        queues = _queues(source, inventory, options)
+        tables = None if forwarding is None else Path(forwarding)
+        harm = None
+        if jobs is not None:
+            harm = _job_harm(source, inventory, options, Path(jobs), tables)
+    return CountersResult(judged, source, inventory, queues, harm)
+
+
+def _job_harm(
+    source: CounterSource,
+    inventory: PortInventory,
+    options: AnalysisOptions,
+    jobs: Path,
+    forwarding_tables: Path | None,
+) -> JobHarm:
+    """What the jobs of a list lost to stalls, and which jobs held them up."""
+    host_of = dict(inventory.hosts)
+    if not host_of:
+        adapters = source.fabric_ports.filter(~pl.col("switch"))["node_name"].unique()
+        host_of = {str(name): str(name).split(" ")[0] for name in adapters}
+    peers = inventory.peers() or stated_peers(source.fabric_ports)
+    far = {place: name.rpartition("[")[0] for place, name in peers.items()}
+    receivers = {place: host_of[name] for place, name in far.items() if name in host_of}
+    archive = recent(source.intervals(inventory, options.tick_ns)[0], options.last_ns)
+    course = host_course(archive.rows, host_of, receivers) if host_of else None
+    if course is None:
+        raise CounterError(
+            "has no effect: no counters of the adapters of hosts",
+            place=option("jobs"),
+            remedy=f"collect the ports of hosts too, and give {option('fabric')} with their names",
+        )
+    listed = read_jobs(jobs)
+    overlaps: Overlaps = lambda mine, others: None  # noqa: E731
+    if forwarding_tables is not None:
+        if inventory.fabric is None:
+            raise CounterError(
+                "has no effect without a fabric",
+                place=option("forwarding"),
+                remedy=f"give {option('fabric')}",
+            )
+        tables = forwarding_of(inventory.fabric, read_lfts(forwarding_tables))
+        overlaps = RouteOverlap(inventory.fabric, tables)
+    return explain_stalls(course, listed, overlaps)
+
+
+def _load(
+    paths: list[Path], reader: str | None, every_ns: int | None, stack: ExitStack
+) -> CounterSource:
+    """The counters of files, with what running collectors have not converted yet."""
+    for _ in range(_ATTEMPTS):
+        running = []
+        for path in paths:
+            if reader in (None, "collection") and collection.sniff(path):
+                folder = Path(stack.enter_context(TemporaryDirectory(prefix="tailback-")))
+                if numbers := convert_running(path, folder):
+                    running.append((path, folder, numbers))
+        waiting = {note for path, *_ in running for note in collection.unfinished(path)}
+        folders = [folder for _, folder, _ in running]
+        source = load([*paths, *folders], reader, every_ns=every_ns)
+        if not any(are_converted(path, numbers) for path, _, numbers in running):
+            break
+    source.notes = [note for note in source.notes if note not in waiting]
+    return source
+
+
+_ATTEMPTS: Final = 3
+"""How often to read collections whose segments are converted at the same time."""
+
+
+def _names_in(path: Path) -> list[str]:
+    """The lines of a file of names, without blank ones and comments (``#``)."""
+    lines = text_content(path, CounterError).splitlines()
+    return [name for line in lines if (name := line.partition("#")[0].strip())]
 
 
 def _queues(

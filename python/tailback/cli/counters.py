@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from tailback.api.counters import counters as analyse_counters
-from tailback.cli.counters_screen import screen
+from tailback.cli.counters_screen import group_lines, screen
+from tailback.cli.jobs_screen import job_lines
 from tailback.cli.option_types import FiniteRange, format_option
 from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
@@ -46,6 +47,25 @@ def _time(context: click.Context, parameter: click.Parameter, text: str | None) 
     if picoseconds < 1:
         raise click.BadParameter(f"{text!r} is less than a picosecond", context, parameter)
     return picoseconds / 1000
+
+
+_SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(min|h|d)\s*")
+_SPAN_NS = {"min": 60e9, "h": 3600e9, "d": 86400e9}
+
+
+def _span(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """A time that may also be in minutes, hours or days, nanoseconds."""
+    if match := _SPAN.fullmatch(text or ""):
+        nanoseconds = float(match[1]) * _SPAN_NS[match[2]]
+        if not 0 < nanoseconds < 2**63:
+            raise click.BadParameter(f"{text!r} is out of range", context, parameter)
+        return nanoseconds
+    try:
+        return _time(context, parameter, text)
+    except click.BadParameter as error:
+        raise click.BadParameter(
+            f"{error.message}, or '7 d' (min, h, d)", context, parameter
+        ) from None
 
 
 @click.command()
@@ -86,9 +106,29 @@ def _time(context: click.Context, parameter: click.Parameter, text: str | None) 
 )
 @click.option(
     "--last",
-    callback=_time,
+    "--since",
+    "last",
+    callback=_span,
     metavar="TIME",
-    help="Only the last TIME of the recorded time, like '10 min'.",
+    help="Only the last TIME of the recorded time, like '10 min' or '7 d'.",
+)
+@click.option(
+    "--muted",
+    type=click.Path(path_type=Path),
+    help="Text file with a device or port a line, like leaf03[7], whose links are known to be ill.",
+)
+@click.option(
+    "--jobs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Jobs that ran: output of sacct or squeue, qstat -f, or a CSV of job, start, end, hosts. "
+    "Lists what each lost to stalls and which job held it up.",
+)
+@click.option(
+    "--forwarding",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="With --jobs: output of dump_lfts; only jobs whose routes share links are compared.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
@@ -104,6 +144,9 @@ def counters(
     tick: float | None,
     threshold: float,
     last: float | None,
+    muted: Path | None,
+    jobs: Path | None,
+    forwarding: Path | None,
     out: Path | None,
     force: bool,
     csv: bool,
@@ -125,7 +168,7 @@ def counters(
     """
     if out is not None:
         check_writable(out, force=force, sources=files)
-    _refuse_idle(click.get_current_context(), out, fabric)
+    _refuse_idle(click.get_current_context(), out, fabric, jobs)
     analysis = analyse_counters(
         files,
         reader=reader,
@@ -135,6 +178,9 @@ def counters(
         every_ns=None if every is None else round(every),
         threshold=threshold / 100,
         last_ns=None if last is None else round(last),
+        muted=muted,
+        jobs=jobs,
+        forwarding=forwarding,
         cluster=cluster,
     )
     if out is not None:
@@ -144,15 +190,26 @@ def counters(
     if form == "json":
         return show(json.dumps(analysis.facts, indent=2), code)
     if analysis.queues is not None:
-        lines = queues_screen(analysis.queues, analysis.verdict, analysis.source.kinds, out)
+        paused = analysis.queues.kind == "paused"
+        classes = group_lines(analysis.verdict) if paused else []
+        lines = queues_screen(
+            analysis.queues, analysis.verdict, analysis.source.kinds, out, classes
+        )
     else:
-        lines = screen(analysis.verdict, analysis.inventory, analysis.source.kinds, out)
+        by_job = job_lines(analysis.jobs)
+        lines = screen(analysis.verdict, analysis.inventory, analysis.source.kinds, out, by_job)
     return show("\n".join(lines), code)
 
 
-def _refuse_idle(context: click.Context, out: Path | None, fabric: Path | None) -> None:
+def _refuse_idle(
+    context: click.Context, out: Path | None, fabric: Path | None, jobs: Path | None
+) -> None:
     """Reject an option that has no effect without another one."""
-    needs = {"subsystems": ("--fabric", fabric), "csv": ("--out", out)}
+    needs = {
+        "subsystems": ("--fabric", fabric),
+        "csv": ("--out", out),
+        "forwarding": ("--jobs", jobs),
+    }
     for name, (other, value) in needs.items():
         is_given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         if is_given and value is None:

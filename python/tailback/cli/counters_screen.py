@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from tailback.cli.ill_links_screen import change_lines, format_gbps, ill_lines
 from tailback.cli.queues_screen import event_lines, noticed_lines, told_of
 from tailback.cli.text import align_columns, truncate, wrap
 from tailback.names.ports import link_name, port_name
@@ -17,7 +19,8 @@ from tailback.units import counted, format_time, percent
 
 _TITLE: Final = {
     "faults": "LINKS HAVE ERRORS",
-    "slower": "LINKS CAME DOWN TO A LOWER SPEED",
+    "down": "LINKS ARE DOWN",
+    "slower": "LINKS RUN BELOW THEIR SPEED",
     "stalls": "PORTS STALL",
     "quiet": "LITTLE STALL",
     "unknown": "UNDETERMINED",
@@ -30,6 +33,7 @@ def screen(
     inventory: PortInventory,
     kinds: list[str],
     out: Path | None,
+    by_job: Sequence[str] = (),
 ) -> list[str]:
     """The lines to print.
 
@@ -38,16 +42,20 @@ def screen(
         inventory: The ports of the fabric, for the other end of a link.
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
+        by_job: Lines on jobs.
     """
     lines = [
         f"VERDICT  {_TITLE[verdict.kind]}",
         *wrap(sentence(verdict)),
         *wrap(_scope(verdict, kinds)),
     ]
+    lines += ill_lines(verdict.ill)
+    lines += change_lines(verdict.changes)
     measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
     if measured:
         lines += _port_lines(verdict, inventory)
-        lines += _group_lines(verdict)
+        lines += group_lines(verdict)
+    lines += by_job
     lines += event_lines(verdict.events, verdict.peers, told_of(verdict.kind))
     if measured:
         lines += _limits(verdict, inventory)
@@ -97,12 +105,6 @@ def _is_bound(row: dict[str, Any]) -> bool:
     return row["stall_at_least"] is not None or (high or 0.0) > (row["stall_fraction"] or 0.0)
 
 
-def _gbps(value: float | None, least: bool = False) -> str:
-    if value is None:
-        return "?"
-    return ("≥ " if least else "") + (f"{value:.3g}" if value < 1000 else f"{value:,.0f}")
-
-
 def _duration(nanoseconds: int) -> str:
     """A duration such as 6 h 2 min."""
     minutes = nanoseconds // 60_000_000_000
@@ -133,7 +135,7 @@ def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
                 _stalled(row),
                 _share(row["maximum"], _is_bound(row)),
                 _share(row["utilization"]),
-                _gbps(row["lost_gbps"], _is_bound(row)),
+                format_gbps(row["lost_gbps"], _is_bound(row)),
             )
         )
     more = verdict.stalling.height - len(rows)
@@ -151,7 +153,7 @@ def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
     return link_name(port_name(name, port, row["interface"]), peers.get((name, port)))
 
 
-def _group_lines(verdict: Verdict) -> list[str]:
+def group_lines(verdict: Verdict) -> list[str]:
     """By tier and direction."""
     if verdict.groups.height == 1 and verdict.groups["port_type"][0] == "any":
         return []
@@ -163,7 +165,7 @@ def _group_lines(verdict: Verdict) -> list[str]:
             _range(row["stall_fraction"], row["stall_high_fraction"], row["at_least"] > 0),
             _share(row["maximum"], row["full_ports"] > 0 or row["stall_high_fraction"] is not None),
             _share(row["utilization"]),
-            _gbps(
+            format_gbps(
                 row["lost_gbps"], row["full_ports"] > 0 or row["stall_high_fraction"] is not None
             ),
         )
@@ -189,7 +191,7 @@ def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
 
 
 def _next_step(verdict: Verdict, out: Path | None) -> list[str]:
-    if verdict.kind in ("faults", "slower"):
+    if verdict.kind in ("faults", "down", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     if verdict.kind == "unknown" and verdict.still:
         return ["NEXT  give readings of different instants, each in its own file"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from tailback.cli.ill_links_screen import ill_lines
 from tailback.cli.text import align_columns, truncate, wrap
 from tailback.io.delimited import telling_first
 from tailback.names.display import printable, shorten_names
@@ -19,7 +21,7 @@ from tailback.units import counted, format_bytes, format_time, percent, rate_of_
 
 _TITLE: Final = {
     "faults": "LINKS HAVE ERRORS",
-    "slower": "LINKS CAME DOWN TO A LOWER SPEED",
+    "slower": "LINKS RUN BELOW THEIR SPEED",
     "rates": "UNDETERMINED",
     "unknown": "UNDETERMINED",
     "paused": "PORTS ARE PAUSED BY THEIR FAR ENDS",
@@ -47,7 +49,11 @@ _PORTS, _NOTES = 8, 6
 
 
 def queues_screen(
-    verdict: PortVerdict, judged: Verdict, kinds: list[str], out: Path | None
+    verdict: PortVerdict,
+    judged: Verdict,
+    kinds: list[str],
+    out: Path | None,
+    classes: Sequence[str] = (),
 ) -> list[str]:
     """The lines to print.
 
@@ -56,6 +62,7 @@ def queues_screen(
         judged: Verdict of the same counters that does not depend on the kind of network.
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
+        classes: Lines on the classes of ports, of counters of pauses.
     """
     scope = (
         f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
@@ -69,6 +76,8 @@ def queues_screen(
         *wrap(_judged_by(verdict)),
         *wrap(scope),
         *([] if verdict.kind == "rates" else [*_degraded(verdict), *_queued(verdict)]),
+        *classes,
+        *ill_lines(judged.ill),
         *event_lines(verdict.events, verdict.peers, told_of(verdict.kind)),
         "",
         "WHAT COUNTERS CANNOT TELL",

@@ -131,6 +131,18 @@ def discover(exchange: MadExchange, *, hosts: bool = True, tick_ns: float | None
         devices=set(walk.devices),
         unanswered=walk.unanswered,
         incomplete=walk.incomplete,
+        switch_ports={
+            guid: device.info.ports
+            for guid, device in walk.devices.items()
+            if device.info.kind == mads.NodeType.SWITCH
+        },
+        active={
+            (guid, port): (info.lanes, info.gbps or 0.0)
+            for guid, device in walk.devices.items()
+            if device.info.kind == mads.NodeType.SWITCH
+            for port, info in device.ports.items()
+            if port and info.active
+        },
     )
     for guid in sorted(walk.devices):
         subnet.targets.extend(_targets(walk, walk.devices[guid], hosts, tick_ns))
@@ -165,6 +177,7 @@ def _targets(walk: _Walk, device: _Device, hosts: bool, tick_ns: float | None) -
                 gbps=gbps,
                 peer_name=peer.name if peer else "",
                 peer_port=peer_port if peer else 0,
+                peer_guid=peer_guid if peer else 0,
                 device_id=device.info.device_id,
                 lanes=info.lanes,
             ).with_tick(tick_ns)

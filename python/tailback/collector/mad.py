@@ -21,7 +21,7 @@ DATA: Final = 64
 
 GET = 0x01
 
-CLASS_DIRECTED, CLASS_PERFORMANCE = 0x81, 0x04
+CLASS_DIRECTED, CLASS_SUBNET, CLASS_PERFORMANCE = 0x81, 0x01, 0x04
 PERMISSIVE_LID: Final = 0xFFFF
 MAX_HOPS: Final = 63
 
@@ -71,6 +71,11 @@ def directed_get(path: bytes, attribute: int, modifier: int = 0) -> bytearray:
     mad[32:36] = b"\xff\xff\xff\xff"
     mad[129 : 129 + len(path)] = path
     return mad
+
+
+def subnet_get(attribute: int, modifier: int = 0) -> bytearray:
+    """Request an attribute of subnet management from the device with a local identifier."""
+    return _frame(CLASS_SUBNET, GET, attribute, modifier)
 
 
 def set_transaction(mad: bytearray, number: int) -> None:

@@ -17,6 +17,7 @@ from tailback.collector.difference import IntervalColumns, difference, stall_fra
 from tailback.collector.exchange import ExchangeStatistics
 from tailback.collector.readings import ERRORS, RAW, WORD_BYTES, Rows, TargetTable
 from tailback.io.exposition import by_label, family, labelled, sample
+from tailback.port_counters.changes import KINDS
 from tailback.port_counters.schema import Flag
 from tailback.port_counters.targets import PortTarget
 
@@ -77,6 +78,8 @@ class MetricsBoard:
         failed: Readings that failed, by name of the device.
         sweep_seconds: How long the last sweep took.
         overruns: Sweeps that took longer than the interval.
+        changes: Changes of links and devices, by kind.
+        down: Ports whose links were in use and are not.
         extra: Returns further metrics of the collector: name, kind, help and value.
 
     A port without a reading in ``MAX_MISSED_SWEEPS`` sweeps is hidden until it is read again, as
@@ -90,6 +93,8 @@ class MetricsBoard:
     sweeps: int = 0
     readings: int = 0
     failed: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
+    down: list[PortTarget] = field(default_factory=list)
     sweep_seconds: float = 0.0
     overruns: int = 0
     totals: ExchangeStatistics = field(default_factory=ExchangeStatistics)
@@ -314,7 +319,15 @@ class MetricsBoard:
                 for label, value in zip(labels, values, strict=True)
                 if value == value
             ]
+        lines += self._up_metrics(labels)
         return "\n".join(lines) + "\n"
+
+    def _up_metrics(self, labels: list[str]) -> list[str]:
+        """Whether links are in use, by the labels of their ports and those that are down."""
+        name = "tailback_port_up"
+        lines = family(name, "gauge", "1 if the link is in use, 0 if it was and is not.")
+        lines += [sample(name, 1, label) for label in labels]
+        return lines + [sample(name, 0, _port_labels(target)) for target in list(self.down)]
 
     def _collector_metrics(self) -> list[str]:
         seconds = max(time.monotonic() - self.started, 1e-9)
@@ -351,6 +364,11 @@ class MetricsBoard:
         lines += family(name, "counter", "Readings failed.")
         failed = by_label(sorted(self.failed.copy().items()))
         lines += [sample(name, count, f'{{node="{node}"}}') for node, count in failed.items()]
+        name = "tailback_collector_changes_total"
+        lines += family(name, "counter", "Changes of links and devices.")
+        lines += [
+            sample(name, self.changes[change], f'{{change="{change}"}}') for change in sorted(KINDS)
+        ]
         return lines
 
 

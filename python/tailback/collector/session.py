@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +16,16 @@ import numpy as np
 from tailback.collector.discovery import discover
 from tailback.collector.exchange import MadExchange
 from tailback.collector.journal import Journal
+from tailback.collector.mad import ERROR_COUNTERS
 from tailback.collector.metrics_board import MetricsBoard
 from tailback.collector.readings import RAW, PortReader, Rows
 from tailback.collector.segments import DiskFullError
+from tailback.collector.states import StatePoll
 from tailback.collector.store import Clock, Collection
 from tailback.collector.subnet import keep_unseen, survey
 from tailback.collector.sweep import spread, sweep
 from tailback.errors import TailbackError
+from tailback.port_counters.changes import FabricChange, LinkStates, described
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.targets import PortTarget, Subnet, read_targets
 from tailback.units import counted
@@ -34,6 +37,7 @@ ROLL_NS: Final = 600_000_000_000
 ROLL_BYTES: Final = 256 << 20
 SYNC_NS: Final = 10_000_000_000
 _LINES_PER_SWEEP: Final = 5
+_LINK_DOWNED: Final = ERROR_COUNTERS.index("LinkDownedCounter")
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class CollectorSettings:
         hosts: Also read the ports of adapters.
         fabric: Discovery file that lists the ports. None discovers them.
         rediscover_ns: Look for changes of the subnet this often, None never.
+        states_ns: Ask for the state of every port of the switches this often, None never.
         tick_ns: Length of a tick for all ports, None takes that of ``ticks``.
         roll_ns: Time after which a segment is finished and compacted.
     """
@@ -57,6 +62,7 @@ class CollectorSettings:
     hosts: bool = True
     fabric: Path | None = None
     rediscover_ns: int | None = 3_600_000_000_000
+    states_ns: int | None = 5_000_000_000
     tick_ns: float | None = None
     roll_ns: int = ROLL_NS
 
@@ -132,6 +138,12 @@ class CollectorSession:
         self._exchange, self._collection = exchange, collection
         self._board, self._log = board, log
         self._stop = self._rediscover = self._unsynced = False
+        self._links = LinkStates()
+        self._states = StatePoll(exchange, settings.states_ns, clock)
+        # Something hints at a change. A discovery follows, but not one after the other.
+        self._hint = False
+        self._discovery_ns = 0
+        self._downed: dict[tuple[int, int], int] = {}
         self._buffer: list[tuple[int, ...]] = []
         self._failures: Counter[tuple[str, str]] = Counter()
         # Failed readings of each device that is failing, and the devices that answered meanwhile.
@@ -273,6 +285,7 @@ class CollectorSession:
         if self._last_reader is not None and not self._journal.full:
             errors = self._last_reader.changed_errors()
             self._journal.append(errors)
+            self._note_downed(errors)
             self._board.update_errors(errors)
         self._unsynced = True
         self.summary.readings += len(rows)
@@ -281,6 +294,27 @@ class CollectorSession:
         too_old = now - self._rolled_ns >= self.settings.roll_ns
         if (too_old or self._journal.size_bytes >= ROLL_BYTES) and not self._journal.full:
             self._roll_segment()
+
+    def _note_downed(self, errors: Rows) -> None:
+        """Look for changes where a port counted that its link went down."""
+        for at, values in zip(errors["target"].tolist(), errors["values"], strict=True):
+            target, count = self._targets[at], int(values[_LINK_DOWNED])
+            before = self._downed.get((target.guid, target.port), count)
+            self._downed[target.guid, target.port] = count
+            if count > before:
+                self._hint = True
+                change = FabricChange.of("link flapped", target, after=str(count - before))
+                self._record([change])
+
+    def _record(self, changes: Sequence[FabricChange], earliest_ns: int | None = None) -> None:
+        """Write changes as events, and log the first of them."""
+        for change in changes:
+            facts = change.event()
+            if earliest_ns is not None:
+                facts["earliest_ns"] = earliest_ns
+            self._event(facts.pop("what"), **facts)
+            self._board.changes[change.change] += 1
+        self._log_some([described(change) for change in changes])
 
     def _sync(self) -> None:
         """Flush to the disk if it is due."""
@@ -297,11 +331,13 @@ class CollectorSession:
         for (name, problem), count in self._failures.most_common():
             self._event("reads failed", node=name, problem=problem, count=count)
             if name not in self._failing:
+                self._hint = True
                 new.setdefault(name, []).append(f"{counted(count, 'reading')}: {problem}")
             failed_now[name] += count
         self._failing.update(failed_now)
         ended = (self._answered & self._failing.keys()) - failed_now.keys()
         back = {name: self._failing.pop(name) for name in sorted(ended)}
+        self._hint |= bool(back)
         self._log_some(
             [
                 f"{name[:64]!r}: reads failed ({', '.join(why)}); "
@@ -337,14 +373,18 @@ class CollectorSession:
             self._journal.flush()
         self._sync()
         self._collect_compaction()
+        self._hint |= self._states.step()
         every = self.settings.rediscover_ns
-        old = every is not None and self._clock() - self._discovered_ns >= every
-        return (self._rediscover or old) and self._find_ports(first=False)
+        age = self._clock() - self._discovered_ns
+        due = every is not None and age >= every
+        # A discovery holds up the sweeps: at most a fifth of the time goes into those on a hint.
+        hinted = self._hint and age >= 5 * self._discovery_ns
+        return (self._rediscover or due or hinted) and self._find_ports(first=False)
 
     def _find_ports(self, *, first: bool) -> bool:
         """Find the ports and begin a segment for them. Returns whether they changed."""
-        self._rediscover = False
-        self._discovered_ns = self._clock()
+        self._rediscover = self._hint = False
+        begun = self._clock()
         self._exchange.reset_unresponsive()
         try:
             subnet = self._ask_for_ports()
@@ -354,16 +394,28 @@ class CollectorSession:
                 raise
             self._log(f"re-discovery failed, the ports are kept: {error.message}")
             return False
+        finally:
+            self._discovered_ns = self._clock()
+            self._discovery_ns = self._discovered_ns - begun
+        if subnet.targets:
+            self._states.watch(subnet)
         if first:
             self.summary.notes += subnet.notes
-        for name, problem in subnet.problems[:_LINES_PER_SWEEP]:
+        # What is logged when a device stops answering is not logged again at every discovery.
+        quiet = {} if first else self._failing
+        problems = [(name, problem) for name, problem in subnet.problems if name not in quiet]
+        for name, problem in problems[:_LINES_PER_SWEEP]:
             self._log(f"{name[:64]!r}: {problem}")
-        if len(subnet.problems) > _LINES_PER_SWEEP:
-            self._log(f"… and {len(subnet.problems) - _LINES_PER_SWEEP} more problems")
+        if len(problems) > _LINES_PER_SWEEP:
+            self._log(f"… and {len(problems) - _LINES_PER_SWEEP} more problems")
         if not subnet.targets and not first:
             self._log("re-discovery found no port, the ports are kept")
         if not subnet.targets or subnet.targets == self._targets:
             return False
+        earlier, earliest_ns = self._collection.last_targets() if first else (None, None)
+        if earlier is not None:
+            self._links = LinkStates(earlier)
+        changes = self._links.update(subnet.targets)
         self._targets = subnet.targets
         self.summary.nodes, self.summary.ports = subnet.nodes, len(subnet.targets)
         ports = counted(len(subnet.targets), "port")
@@ -372,6 +424,8 @@ class CollectorSession:
         self._roll_segment()
         for name, problem in subnet.problems:
             self._event("discovery", node=name, problem=problem)
+        self._record(changes, earliest_ns)
+        self._board.down = list(self._links.down.values())
         return True
 
     def _earlier_readings(self) -> Rows | None:

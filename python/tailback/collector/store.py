@@ -6,9 +6,10 @@
     DIR/segments/000007.segment  being written, or left by a process that was killed
     DIR/readings/000006.parquet  tailback.port_counters.schema.READINGS
     DIR/intervals/000006.parquet tailback.port_counters.schema.INTERVALS
+    DIR/ports/000006.parquet     the ports that were read, with their far ends
     DIR/events/000006.jsonl      events during collection
     DIR/carry-000006.npy         the last reading of every port, where the next intervals begin
-    DIR/sha256/000006.json       SHA-256 of these four
+    DIR/sha256/000006.json       SHA-256 of these
 
 Each step of a compaction writes a new file and renames it, and the segment is deleted last, so a
 compaction that is killed can be repeated.
@@ -51,9 +52,10 @@ from tailback.collector.segments import (
 from tailback.io.atomic_exchange import sync
 from tailback.io.folders import require_owner
 from tailback.io.input_files import content
+from tailback.io.parquet import read_table, scan_tables
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.segment_digests import FOLDER, check, digests_of
-from tailback.port_counters.targets import PortTarget
+from tailback.port_counters.targets import PortTarget, ports_frame, targets_of
 
 FORMAT: Final = 1
 CARRY: Final = np.dtype(
@@ -75,7 +77,7 @@ CARRY: Final = np.dtype(
 ``counted`` tells whether its counters of errors are known.
 """
 
-_PARTS: Final = ("segments", "readings", "intervals", "errors", "events", FOLDER)
+_PARTS: Final = ("segments", "readings", "intervals", "errors", "ports", "events", FOLDER)
 _OURS: Final = {*_PARTS, "lock", ".collection.json.new"}
 """Contents of a folder whose creation was interrupted, for example by a full disk."""
 
@@ -232,6 +234,7 @@ class Collection:
             ("readings", readings_frame(segment.rows, table)),
             ("intervals", intervals_frame(before, after, table)),
             ("errors", errors_frame(errors, rows, table)),
+            ("ports", ports_frame(segment.targets)),
         )
         for folder, frame in parts:
             _replace(self.path / folder / f"{name}.parquet", _parquet_writer(frame))
@@ -254,6 +257,20 @@ class Collection:
     def last_readings(self, targets: Sequence[PortTarget], clock: Clock) -> Rows:
         """The last reading of each target in the compacted part, with times of ``clock``."""
         return self._carry_over(self._next_number(), TargetTable.of(targets), clock).rows
+
+    def last_targets(self) -> tuple[list[PortTarget] | None, int | None]:
+        """The ports of the last finished segment and the time of their last reading.
+
+        Both are None where there is none, or it cannot be read.
+        """
+        files = sorted((self.path / "ports").glob("*.parquet"))
+        try:
+            rows = read_table(files[-1], error=CounterError)
+            intervals = scan_tables(self.path / "intervals" / files[-1].name, error=CounterError)
+            last = intervals.select(pl.col("time_ns").max()).collect().item()
+            return targets_of(rows), last
+        except (IndexError, CounterError, OSError, pl.exceptions.PolarsError):
+            return None, None
 
     def _carry_over(self, number: int, table: TargetTable, clock: Clock) -> Carried:
         """The last reading of each target before segment ``number``, as rows of its table.

@@ -14,7 +14,8 @@ def keep_unseen(subnet: Subnet, previous: Sequence[PortTarget]) -> Subnet:
     """Keep the ports that a discovery missed because an answer was lost.
 
     A port that its device reports as down is removed, and so is a missing device if all others
-    answered. A device that did not report its name keeps the earlier one.
+    answered. A device that did not report its name keeps the earlier
+    one.
 
     Args:
         subnet: The discovery.
@@ -27,6 +28,13 @@ def keep_unseen(subnet: Subnet, previous: Sequence[PortTarget]) -> Subnet:
         else t
         for t in subnet.targets
     ]
+    if subnet.incomplete:
+        # The device at the far end did not answer: as far as is known it is still there.
+        ends = {(t.guid, t.port): (t.peer_guid, t.peer_name, t.peer_port) for t in previous}
+        for place, t in enumerate(targets):
+            guid, name, port = ends.get((t.guid, t.port), (0, "", 0))
+            if not t.peer_name and guid not in subnet.devices:
+                targets[place] = replace(t, peer_guid=guid, peer_name=name, peer_port=port)
     there = {(target.guid, target.port) for target in targets}
     owner = {target.lid: target.guid for target in targets}
     unseen = [
@@ -96,7 +104,7 @@ def survey(exchange: MadExchange, subnet: Subnet, previous: Sequence[PortTarget]
         for target in subnet.targets
         if (ability := can[target.lid]) is not None
     ]
-    return Subnet(_stated_ticks(exchange, targets, previous), problems)
+    return replace(subnet, targets=_stated_ticks(exchange, targets, previous), problems=problems)
 
 
 def _stated_ticks(

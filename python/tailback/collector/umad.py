@@ -23,7 +23,7 @@ _QKEY_GSI: Final = 0x80010000
 # order, then qpn, qkey, lid in network order, sl, path bits, grh_present … pkey_index, reserved.
 _HEADER = struct.Struct("=IIIII")
 _ADDRESS = struct.Struct(">IIHBB")
-_CLASSES: Final = (mads.CLASS_DIRECTED, mads.CLASS_PERFORMANCE)
+_CLASSES: Final = (mads.CLASS_DIRECTED, mads.CLASS_SUBNET, mads.CLASS_PERFORMANCE)
 
 
 @dataclass(frozen=True, slots=True)

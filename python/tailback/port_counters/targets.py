@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
+
+import polars as pl
 
 from tailback.errors import TailbackError, option
 from tailback.fabric.ibnetdiscover import Discovery, Kind, clip, join_cables
@@ -12,6 +16,7 @@ from tailback.fabric.readers import read_discovery
 from tailback.names.ports import port_name
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.ticks import tick_of
+from tailback.run.schema import Column, Table
 
 HIGHEST_UNICAST_LID: Final = 0xBFFF
 
@@ -34,6 +39,7 @@ class PortTarget:
         tick_source: ``device``, ``model``, ``speed``, ``unknown`` (``ticks.Tick``) or ``given``.
         peer_name: Name of the device at the other end, ``""`` when not known.
         peer_port: Port number there, 0 when not known.
+        peer_guid: GUID of the device there, 0 when not known.
         extended: It has 64-bit data and packet counters.
         wait: It announces PortXmitWait.
         extended_wait: It has a 64-bit PortXmitWait.
@@ -60,6 +66,7 @@ class PortTarget:
     device_id: int = 0
     lanes: int = 0
     tick_bytes: int = 0
+    peer_guid: int = 0
 
     def with_tick(self, tick_ns: float | None = None) -> PortTarget:
         """The port with its tick.
@@ -89,6 +96,63 @@ class PortTarget:
         return asdict(self)
 
 
+PORTS: Final = Table(
+    "fabric_ports",
+    "a port that was read, with the far end of its link",
+    (
+        Column("node_guid", pl.UInt64, "GUID of the device"),
+        Column("node_name", pl.String, "name of the device"),
+        Column("switch", pl.Boolean, "the device is a switch"),
+        Column("port", pl.UInt16, "port number"),
+        Column("lid", pl.UInt32, "local identifier of the port, or of the switch"),
+        Column("peer_guid", pl.UInt64, "GUID of the device at the other end, 0 unknown"),
+        Column("peer_name", pl.String, "name of the device at the other end, null unknown"),
+        Column("peer_port", pl.UInt16, "port number there, 0 unknown"),
+        Column("capacity_gbps", pl.Float64, "data rate, Gb/s, null unknown"),
+        Column("lanes", pl.UInt16, "active lanes, 0 unknown"),
+    ),
+)
+
+
+def ports_frame(targets: Iterable[PortTarget]) -> pl.DataFrame:
+    """Ports as rows of :data:`PORTS`."""
+    rows = [
+        (
+            t.guid,
+            t.node_name,
+            t.switch,
+            t.port,
+            t.lid,
+            t.peer_guid,
+            t.peer_name or None,
+            t.peer_port,
+            t.gbps or None,
+            t.lanes,
+        )
+        for t in targets
+    ]
+    return pl.DataFrame(rows, schema=PORTS.polars_schema, orient="row")
+
+
+def targets_of(ports: pl.DataFrame) -> list[PortTarget]:
+    """The ports of rows of :data:`PORTS`; their ticks are unknown."""
+    return [
+        PortTarget(
+            row["node_guid"],
+            row["node_name"],
+            row["switch"],
+            row["port"],
+            row["lid"],
+            row["capacity_gbps"] or 0.0,
+            peer_name=row["peer_name"] or "",
+            peer_port=row["peer_port"],
+            lanes=row["lanes"],
+            peer_guid=row["peer_guid"],
+        )
+        for row in ports.select(list(PORTS.polars_schema)).iter_rows(named=True)
+    ]
+
+
 @dataclass
 class Subnet:
     """The ports to read and the problems of their discovery.
@@ -98,6 +162,9 @@ class Subnet:
         problems: Name of a device, and its problem.
         devices: GUIDs of all devices that answered.
         unanswered: Device and port number whose state was requested and not reported.
+        switch_ports: Number of ports of each switch, by GUID, where known.
+        active: Lanes and rate in Gb/s of each switch port whose link is in use, by GUID and port
+            number, whether it is a target or not.
         incomplete: A device did not answer, so devices behind it may be missing.
     """
 
@@ -106,6 +173,8 @@ class Subnet:
     devices: set[int] = field(default_factory=set)
     unanswered: set[tuple[int, int]] = field(default_factory=set)
     incomplete: bool = False
+    switch_ports: dict[int, int] = field(default_factory=dict)
+    active: dict[tuple[int, int], tuple[int, float]] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:
@@ -174,6 +243,7 @@ def _target(
     (key, port), (peer_key, peer_port) = here, there
     device, peer = discovery.devices[key], discovery.devices[peer_key]
     switch = device.kind is Kind.SWITCH
+    peer_guid = 0
     if not switch and not hosts:
         return None
     lid = discovery.lid_of(key, port)
@@ -185,6 +255,8 @@ def _target(
         guid = int(device.guid, 16)
     except ValueError:
         return f"port {port}: {clip(device.guid, 40)} is not a GUID"
+    with suppress(ValueError):
+        peer_guid = int(peer.guid, 16)
     speed = discovery.speed.get(here)
     return PortTarget(
         guid=guid,
@@ -195,6 +267,7 @@ def _target(
         gbps=gbps,
         peer_name=peer.name or peer.guid,
         peer_port=peer_port,
+        peer_guid=peer_guid,
         device_id=device.device_id or 0,
         lanes=0 if speed is None else speed.lanes,
     ).with_tick(tick_ns)

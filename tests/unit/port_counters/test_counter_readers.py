@@ -371,13 +371,17 @@ def test_the_way_in(tmp_path: Path) -> None:
         "collection",
         "engine-run",
         "ethernet-csv",
+        "ethtool",
         "exposition",
         "ibqueryerrors",
+        "influx-line",
         "ldms-csv",
         "perfquery",
         "prometheus",
         "recorded-infiniband",
+        "sonic",
         "sysfs",
+        "ufm-csv",
     ]
 
 

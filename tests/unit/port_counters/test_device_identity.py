@@ -20,6 +20,9 @@ from tests.factories.counter_files import put
 START_S = 1_764_300_000
 STEP_S = 30
 
+STATED = ("ethtool", "exposition", "sonic")
+"""Readers of snapshots whose files have times here."""
+
 Row = tuple[int, int, int]
 """Number of the instant, number of the device and the bytes that it has sent."""
 
@@ -124,13 +127,41 @@ def collection(folder: Path, rows: list[Row]) -> list[Path]:
     return [folder]
 
 
+def printed_by_ethtool(folder: Path, rows: list[Row]) -> list[Path]:
+    """What ethtool prints on two hosts."""
+    text = "# n{n} eth0 {time}\nNIC statistics:\n     tx_bytes: {sent}\n"
+    return [
+        put(folder, f"{at}-{n}.txt", text.format(n=n, time=START_S + STEP_S * at, sent=sent))
+        for at, n, sent in rows
+    ]
+
+
+def dumped(folder: Path, rows: list[Row]) -> list[Path]:
+    """Dumps of two switches."""
+    for at, n, sent in rows:
+        document = {
+            "COUNTERS_PORT_NAME_MAP": {"value": {"Ethernet0": "oid:0x1"}},
+            "COUNTERS:oid:0x1": {"value": {"SAI_PORT_STAT_IF_OUT_OCTETS": str(sent)}},
+        }
+        path = put(folder, f"s{n}.{at}.json", json.dumps(document))
+        os.utime(path, (START_S, START_S + STEP_S * at))
+    return [folder / f"s{n}.{at}.json" for at, n, _ in rows]
+
+
 WRITERS: dict[str, Callable[[Path, list[Row]], list[Path]]] = {
     "collection": collection,
     "ethernet-csv": table(
         "time,node,iface,cluster,tx_bytes", lambda time, n, sent: f"{time},sw,p1,c{n},{sent}"
     ),
+    "ethtool": printed_by_ethtool,
     "exposition": pages,
     "ibqueryerrors": queried,
+    "influx-line": table(
+        "# export",
+        lambda time, n, sent: (
+            f"infiniband,cluster=c{n},device=m,host=n,port=1 port_xmit_data={sent // 4}i {time}"
+        ),
+    ),
     "ldms-csv": table(
         "#Time,ProducerName,component_id,ib.port_xmit_data#mlx5_0.1",
         lambda time, n, sent: f"{time}.0{n},n,{n},{sent // 4}",
@@ -141,14 +172,19 @@ WRITERS: dict[str, Callable[[Path, list[Row]], list[Path]]] = {
         "time_utc,node,iface,tx_bytes,tx_packets,xmit_wait",
         lambda time, n, sent: f"{time},n,mlx5_{n}/1,{sent},0,0",
     ),
+    "sonic": dumped,
     "sysfs": trees,
+    "ufm-csv": table(
+        "timestamp,node_guid,port_num,node_description,PortXmitDataExtended",
+        lambda time, n, sent: f"{time}000000,0x{n},1,sw,{sent // 4}",
+    ),
 }
 
 
 def read(folder: Path, name: str, rows: list[Row]) -> tuple[CounterSource, pl.DataFrame, list[str]]:
     """What the readers give for some rows: the source, its intervals and all notes."""
     paths = WRITERS[name](folder, rows)
-    timed = READERS[name].HAS_TIME_STAMPS or name == "exposition"
+    timed = READERS[name].HAS_TIME_STAMPS or name in STATED
     source = load(paths, None, every_ns=None if timed else STEP_S * 10**9)
     archive, notes = source.intervals(PortInventory(), None)
     return source, archive.rows.collect(), [*source.notes, *notes]
@@ -173,7 +209,7 @@ def test_missing_device_gives_no_interval(name: str, tmp_path: Path) -> None:
         assert "only one reading" in " ".join(notes)
 
 
-@pytest.mark.parametrize("name", ["ethernet-csv", "ldms-csv", "prometheus"])
+@pytest.mark.parametrize("name", ["ethernet-csv", "influx-line", "ldms-csv", "prometheus"])
 def test_names_told_apart_are_noted(name: str, tmp_path: Path) -> None:
     source, intervals, notes = read(tmp_path, name, BOTH)
     assert intervals["node_name"].n_unique() == 2

@@ -123,7 +123,10 @@ def test_python_interface_imports_no_command_line_package() -> None:
         if file.relative_to(PACKAGE).parts[0] not in (*OF_THE_COMMAND_LINE, "__main__.py")
         for line in imports.findall(file.read_text("utf-8"))
     }
-    assert imported == {"from tailback.recorder.job_list import JOBS_FILE"}
+    assert imported == {
+        "from tailback.collector.running import are_converted, convert_running",
+        "from tailback.recorder.job_list import JOBS_FILE",
+    }
 
 
 # --- names of tests ---------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from tailback.port_counters.analysis.timestamp_checks import (
     note_decreasing_counters,
     note_single_readings,
 )
+from tailback.port_counters.changes import no_changes
 from tailback.port_counters.findings.port_events import pauses, port_events, within
 from tailback.port_counters.increments import possible
 from tailback.port_counters.readers import (
@@ -51,6 +52,7 @@ from tailback.port_counters.schema import (
     conform,
 )
 from tailback.port_counters.segment_digests import left_out, readable_files
+from tailback.port_counters.targets import ports_frame
 from tailback.run.run import run_folder
 
 RUN: Final = "engine-run"
@@ -73,6 +75,8 @@ class CounterSource:
         run: Run directory that the counters are of.
         instants: Where the instants of readings come from.
         files: The files they are in.
+        changes: Changes of links and devices, rows of ``changes.LINK_CHANGES``.
+        fabric_ports: Ports with their far ends that the source states, rows of ``targets.PORTS``.
         unknown: Columns or fields that were not used.
         notes: What was odd and tolerated.
     """
@@ -85,6 +89,8 @@ class CounterSource:
     run: Path | None = None
     instants: Instants = "recorded"
     files: Sequence[Path] = ()
+    changes: pl.DataFrame = field(default_factory=no_changes)
+    fabric_ports: pl.DataFrame = field(default_factory=lambda: ports_frame(()))
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -139,11 +145,15 @@ class CounterSource:
             inventory: The ports.
             last_ns: Restricts it to the last so many nanoseconds of the recorded time.
         """
+        return port_events(self.counts(inventory, last_ns))
+
+    def counts(self, inventory: PortInventory, last_ns: int | None = None) -> pl.DataFrame:
+        """Counters of errors, pauses and marks as rows of ``port_events.READINGS``; as above."""
         events = self.counters.all_events()
         if last_ns is not None and not events.is_empty():
             end = int(events["time_ns"].max())  # type: ignore[arg-type]
             events = within(events, end - last_ns, end)
-        return port_events(name_ports(events, inventory)[0])
+        return name_ports(events, inventory)[0]
 
     def _refuse_tick(self) -> None:
         """Refuse a tick where stalls are recorded only as time."""
@@ -357,13 +367,16 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
     files: list[str] = []
     frames: list[pl.LazyFrame] = []
     notes: list[str] = []
-    counters = CounterData()
+    counters, changes, fabric_ports = CounterData(), no_changes(), ports_frame(())
     for path in paths:
         tables, missing = collection.scan(path)
         events, unused, problems = collection.errors(path)
         counters.events = pl.concat([counters.events, events])
         counters.unknown += unused
         notes += [*missing, *collection.notes(path), *problems]
+        mine, damaged = collection.changes(path)
+        changes, notes = pl.concat([changes, mine]), notes + damaged
+        fabric_ports = pl.concat([fabric_ports, collection.fabric_ports(path)])
         for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):
@@ -383,6 +396,8 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
         path=paths[0] if len(paths) == 1 else None,
         files=paths,
         notes=list(dict.fromkeys(notes)),
+        changes=changes.sort("time_ns", maintain_order=True),
+        fabric_ports=fabric_ports.unique(["node_guid", "port"], keep="last", maintain_order=True),
     )
 
 

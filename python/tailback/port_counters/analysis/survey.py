@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import polars as pl
 
+from tailback.names.ports import port_name
 from tailback.port_counters.analysis import verdict
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
-from tailback.port_counters.analysis.port_inventory import PortInventory, with_classes
+from tailback.port_counters.analysis.port_inventory import PortInventory, name_ports, with_classes
+from tailback.port_counters.analysis.resets import resets
 from tailback.port_counters.analysis.sources import CounterSource
 from tailback.port_counters.analysis.verdict import Verdict
+from tailback.port_counters.findings.ill_links import ill_links, without
 from tailback.port_counters.schema import CounterError
 
 
@@ -24,11 +28,13 @@ class AnalysisOptions:
         tick_ns: Length of a tick of PortXmitWait, nanoseconds; None takes the known one.
         threshold: From which share of its time a port counts as stalling, 0–1.
         last_ns: Restricts the analysis to the last so many nanoseconds of the recorded time.
+        muted: Names of devices and ports whose links are not listed as in need of a hand.
     """
 
     tick_ns: float | None = None
     threshold: float = 0.01
     last_ns: int | None = None
+    muted: Sequence[str] = ()
 
 
 def analyse(
@@ -54,14 +60,30 @@ def analyse(
         classes = with_classes(ports, inventory)
         # Where the source looks its ports up in the inventory, its notes name the unknown ones.
         unmatched = [] if source.matches(inventory) else attach(ports, classes)[1]
+        changes, _ = name_ports(source.changes, inventory)
+        if ports["resets"].sum():
+            changes = pl.concat([changes, resets(intervals, ports, engine)])
+            changes = changes.sort("time_ns", maintain_order=True)
+        peers = inventory.peers() or stated_peers(source.fabric_ports)
+        ill = ill_links(
+            _with_classes(ports, classes),
+            source.counts(inventory, chosen.last_ns),
+            changes,
+            peers,
+            _switches(source.fabric_ports, inventory),
+        )
+        ill, muted = without(ill, chosen.muted)
+        all_notes = [*source.notes, *inventory.notes, *notes, *unmatched, *muted]
         return verdict.assess(
             ports,
             classes,
             threshold=chosen.threshold,
             unknown=source.unknown,
-            notes=list(dict.fromkeys([*source.notes, *inventory.notes, *notes, *unmatched])),
+            notes=list(dict.fromkeys(all_notes)),
             events=source.port_events(inventory, chosen.last_ns),
-            peers=inventory.peers(),
+            peers=peers,
+            ill=ill,
+            changes=changes,
         )
     except CounterError as error:
         raise error if source.path is None else error.located(source.path) from None
@@ -72,6 +94,25 @@ def analyse(
             file=source.path,
             remedy="the archive was cut or edited; its columns are in docs/how-to/counters.md",
         ) from None
+
+
+def _with_classes(ports: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:
+    """Ports with ``category`` and ``port_type``."""
+    absent = pl.col("category").fill_null("other"), pl.col("port_type").fill_null("any")
+    return attach(ports, classes)[0].with_columns(*absent)
+
+
+def stated_peers(ports: pl.DataFrame) -> dict[tuple[str, int], str]:
+    """Far end of each port as the source states it."""
+    rows = ports.drop_nulls("peer_name").select("node_name", "port", "peer_name", "peer_port")
+    return {(name, port): port_name(peer, number) for name, port, peer, number in rows.iter_rows()}
+
+
+def _switches(ports: pl.DataFrame, inventory: PortInventory) -> dict[str, bool]:
+    """Whether each device is a switch, as the source or the fabric states it."""
+    out = dict(ports.select("node_name", "switch").iter_rows())
+    classes = inventory.classes.select("node_name", pl.col("category") != "Host")
+    return {**out, **dict(classes.iter_rows())}
 
 
 def recent(rows: Archive, last_ns: int | None) -> Archive:

@@ -15,10 +15,12 @@ from tailback.errors import option
 from tailback.names.ports import Peers, some_ports
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
+from tailback.port_counters.changes import no_changes
+from tailback.port_counters.findings.ill_links import ILL_LINKS
 from tailback.port_counters.findings.port_events import no_events, ports_counted
 from tailback.port_counters.findings.port_verdict import NOT_MOVED
 from tailback.port_counters.schema import Flag, ends_with_full_stall_counter, lost_gbps
-from tailback.units import counted, percent
+from tailback.units import counted, percent, utc
 
 SINGLE_READING: Final = (
     "a single reading gives no rate: provide two or more readings of each port, "
@@ -37,7 +39,7 @@ _MEANING: Final = {
     ("Leaf", "up"): "leaves wait for the tier above: the bottleneck is further along the path",
 }
 
-Kind = Literal["faults", "slower", "stalls", "quiet", "unknown"]
+Kind = Literal["faults", "down", "slower", "stalls", "quiet", "unknown"]
 
 FLAGS: Final[dict[str, Flag]] = {
     "at_least": Flag.AT_LEAST,
@@ -70,11 +72,11 @@ class Verdict:
     """Summary of port counters for an administrator.
 
     Attributes:
-        kind: ``faults``: a port counted errors on its link; ``slower``: one came down to a lower
-            speed; ``stalls``: some port was stalled for at least ``threshold`` of its time, or its
-            counter is full; ``quiet``: none was; ``unknown``: no interval has a stall, no counter
-            moved at all, or whether one was depends on the length of a tick, which is known within
-            bounds only.
+        kind: ``faults``: a port counted errors on its link; ``down``: a link that was in use is
+            down; ``slower``: a link runs below its speed; ``stalls``: some port was stalled for at
+            least ``threshold`` of its time, or its counter is full; ``quiet``: none was;
+            ``unknown``: no interval has a stall, no counter moved at all, or whether one was
+            depends on the length of a tick, which is known within bounds only.
         threshold: Share of its time from which a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
@@ -86,6 +88,8 @@ class Verdict:
         notes: What was odd and tolerated.
         events: Table ``port_events``: errors, pauses, marks and losses.
         peers: Device at the far end of each port, where known.
+        ill: Table ``ill_links``: links that need a hand, the worst first.
+        changes: Table ``link_changes``: changes of links and devices, in order.
     """
 
     kind: Kind
@@ -100,6 +104,12 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     events: pl.DataFrame = field(default_factory=no_events)
     peers: Peers = field(default_factory=dict)
+    ill: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ILL_LINKS.polars_schema))
+    changes: pl.DataFrame = field(default_factory=no_changes)
+
+    def with_sign(self, sign: str) -> pl.DataFrame:
+        """The links with a sign, one of ``ill_links.SIGNS``, worst first."""
+        return self.ill.filter(pl.col("signs").list.contains(sign))
 
     def counted(self, kind: str) -> pl.DataFrame:
         """The events of one kind, largest first."""
@@ -375,6 +385,8 @@ def assess(
     notes: list[str] | None = None,
     events: pl.DataFrame | None = None,
     peers: Peers | None = None,
+    ill: pl.DataFrame | None = None,
+    changes: pl.DataFrame | None = None,
 ) -> Verdict:
     """Find out where ports stall, from counters alone.
 
@@ -386,6 +398,8 @@ def assess(
         notes: What was odd and tolerated.
         events: Table ``port_events`` of the same ports.
         peers: Device at the far end of each port, where known.
+        ill: Table ``ill_links``.
+        changes: Table ``link_changes``.
     """
     counted = no_events() if events is None else events
     table, _ = attach(ports, classes)
@@ -395,9 +409,13 @@ def assess(
     )
     with_share = table.filter(pl.col("stall_fraction").is_not_null())
     kind: Kind = "quiet"
-    if (counted["finding"] == "errors").any():
+    first = None if ill is None or ill.is_empty() else ill["signs"][0][0]
+    faults = bool((counted["finding"] == "errors").any())
+    if first == "down" and not (faults and ill is not None and ill["between_switches"][0] is False):
+        kind = "down"
+    elif faults:
         kind = "faults"
-    elif (counted["finding"] == "slower").any():
+    elif (counted["finding"] == "slower").any() or (ill is not None and _any_slow(ill)):
         kind = "slower"
     elif (
         table.select(FULL_COUNTER.any()).item() or (with_share["stall_fraction"] >= threshold).any()
@@ -424,7 +442,18 @@ def assess(
         [*(notes or []), *_counter_notes(table)],
         counted,
         peers or {},
+        pl.DataFrame(schema=ILL_LINKS.polars_schema) if ill is None else ill,
+        no_changes() if changes is None else changes,
     )
+
+
+def _any_slow(ill: pl.DataFrame) -> bool:
+    """Whether a link between switches has less width or speed than is usual.
+
+    Adapters of several speeds are common, so those are listed without changing the verdict.
+    """
+    slow = pl.col("signs").list.set_intersection(["width", "speed"]).list.len() > 0
+    return not ill.filter(slow, pl.col("between_switches")).is_empty()
 
 
 def _counter_notes(ports: pl.DataFrame) -> list[str]:
@@ -441,10 +470,33 @@ def sentence(verdict: Verdict) -> str:
     if verdict.kind == "faults":
         errors = ports_counted(verdict.counted("errors"), verdict.peers)
         return f"{errors}; {_stalls(verdict)}"
+    if verdict.kind == "down":
+        return f"{links_down(verdict.with_sign('down'))}; {_stalls(verdict)}"
     if verdict.kind == "slower":
-        slower = ports_counted(verdict.counted("slower"), verdict.peers)
+        fell = verdict.counted("slower")
+        slow = verdict.ill.filter(pl.col("between_switches"))
+        slower = (
+            ports_counted(fell, verdict.peers)
+            if fell.height
+            else f"{slow['link'][0]}: {slow['what'][0]}"
+        )
         return f"{slower}; {_stalls(verdict)}"
     return _stalls(verdict)
+
+
+def links_down(down: pl.DataFrame) -> str:
+    """Which links are down, and since when.
+
+    Args:
+        down: Rows of ``ill_links`` with the sign ``down``, the worst first.
+    """
+    row = down.row(0, named=True)
+    since = "" if row["since_ns"] is None else f" since {utc(row['since_ns'])}"
+    lost = float(down["lost_gbps"].sum())
+    text = f"{row['link']} is down{since}"
+    if down.height > 1:
+        text += f", and {counted(down.height - 1, 'other')}"
+    return f"{text} ({_format_rate(lost)} Gb/s)" if lost else text
 
 
 def _stalls(verdict: Verdict) -> str:
@@ -514,6 +566,8 @@ def facts(verdict: Verdict, most: int = 50) -> dict[str, Any]:
         "groups": verdict.groups.to_dicts(),
         "worst_ports": verdict.ports.head(most).to_dicts(),
         "events": verdict.events.to_dicts(),
+        "ill_links": verdict.ill.to_dicts(),
+        "changes": verdict.changes.to_dicts(),
     }
 
 

@@ -382,12 +382,12 @@ def port_events(
         rose.
     """
     rows = _find_slower(readings.filter(pl.col("counter") == SPEED), unused or {})
-    for (_, device, port, interface), part in _rises(readings).group_by(_PORT, maintain_order=True):
+    for (_, device, port, interface), part in rises(readings).group_by(_PORT, maintain_order=True):
         if str(interface) in (unused or {}).get(str(device), ()):
             continue
         seconds = float(part["seconds"].max() or 0.0)  # type: ignore[arg-type]
         for kind, counts in _by_kind(part).items():
-            full = sorted(name for name, _, value in counts if _is_full(name, value))
+            full = sorted(name for name, _, value in counts if is_full(name, value))
             # A full counter hides its rise. The others of its kind show the earlier events.
             counting = [name for name, rise, value in counts if rise or (full and value)]
             events = {name: rise for name, rise, _ in counts if _unit(name) == "events"}
@@ -493,7 +493,7 @@ def _by_kind(part: pl.DataFrame) -> dict[str, list[tuple[str, int, int]]]:
     by_kind = {
         kind: counts
         for kind, counts in by_kind.items()
-        if any(rise or _is_full(name, value) for name, rise, value in counts)
+        if any(rise or is_full(name, value) for name, rise, value in counts)
     }
     if "marked" in by_kind:
         by_kind.pop("notifying", None)  # They follow from the marked packets.
@@ -505,7 +505,7 @@ def _unit(counter: str) -> str:
     return "events" if meaning is None else meaning.unit
 
 
-def _is_full(counter: str, value: int) -> bool:
+def is_full(counter: str, value: int) -> bool:
     """Whether a counter is at its largest value, so that its rise is unknown."""
     meaning = meaning_of(counter)
     return meaning is not None and meaning.largest is not None and value == meaning.largest
@@ -532,8 +532,10 @@ def _counter_rise(value: pl.Expr, key: tuple[str, ...]) -> pl.Expr:
     return pl.when(rise >= 0).then(rise).when(rise < 0).then(value)
 
 
-def _rises(readings: pl.DataFrame) -> pl.DataFrame:
+def rises(readings: pl.DataFrame) -> pl.DataFrame:
     """Rise and last value of each counter of each port, and the seconds between its readings.
+
+    ``since_ns`` is the time of the first reading that shows a rise, null without one.
 
     The rise is a lower bound (``at_least``) in two cases. A reset hides the events since the
     reading before. A reading may give only an upper bound of the counter.
@@ -550,6 +552,7 @@ def _rises(readings: pl.DataFrame) -> pl.DataFrame:
             rise=pl.col("step").sum(),
             at_least=pl.col("bounded").any(),
             last=pl.col("value").last(),
+            since_ns=pl.col("time_ns").filter(pl.col("step") > 0).min(),
             seconds=(pl.col("time_ns").max() - pl.col("time_ns").min()) / 1e9,
         )
         .sort(_KEY)

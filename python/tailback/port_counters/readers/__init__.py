@@ -17,13 +17,17 @@ from tailback.port_counters.readers import (
     collection,
     engine_run,
     ethernet_csv,
+    ethtool,
     exposition,
     ibqueryerrors,
+    influx_line,
     ldms_csv,
     perfquery,
     prometheus,
     recorded_infiniband,
+    sonic,
     sysfs,
+    ufm_csv,
 )
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
@@ -37,13 +41,17 @@ READERS: Registry[CounterReader] = Registry("counter-source", "sources of port c
 READERS.register("collection")(collection)
 READERS.register("engine-run")(engine_run)
 READERS.register("ethernet-csv")(ethernet_csv)
+READERS.register("ethtool")(ethtool)
 READERS.register("exposition")(exposition)
 READERS.register("ibqueryerrors")(ibqueryerrors)
+READERS.register("influx-line")(influx_line)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)
 READERS.register("prometheus")(prometheus)
 READERS.register("recorded-infiniband")(recorded_infiniband)
+READERS.register("sonic")(sonic)
 READERS.register("sysfs")(sysfs)
+READERS.register("ufm-csv")(ufm_csv)
 
 
 def read_counters(

@@ -7,18 +7,21 @@ being written is not among them. For the rounds of an InfiniBand study, give ``D
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
 from pathlib import Path
 
 import polars as pl
 
+from tailback.io.input_files import text_content
 from tailback.io.parquet import read_table, reading, scan_tables
+from tailback.port_counters.changes import changes_of
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.port_counters.segment_digests import FOLDER, check, left_out, unchecked
-from tailback.units import counted, format_time
+from tailback.port_counters.targets import PORTS
+from tailback.units import counted, format_time, utc
 
 HAS_TIME_STAMPS = True
 
@@ -122,15 +125,46 @@ def _gaps(tables: list[tuple[Path, pl.LazyFrame]], stems: set[str]) -> dict[str,
             begins, ends = times.collect(engine="streaming").row(0)
         within = {stem for stem in stems if last < stem < file.stem}
         if end is not None and begins is not None and begins > end and within:
-            hole = f"no counters for {format_time(1000 * (begins - end))} from {_utc(end)} on"
+            hole = f"no counters for {format_time(1000 * (begins - end))} from {utc(end)} on"
             out |= dict.fromkeys(within, hole)
         end = ends if end is None or (ends is not None and ends > end) else end
         last = file.stem
     return out
 
 
-def _utc(time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def changes(path: Path) -> tuple[pl.DataFrame, list[str]]:
+    """Changes of links and devices that a collection recorded, in order.
+
+    Returns:
+        Rows of ``changes.LINK_CHANGES``; and notes on damaged files.
+    """
+    events: list[dict[str, object]] = []
+    problems = []
+    for file in sorted((path / "events").glob("*.jsonl")):
+        try:
+            check(file)
+            text = text_content(file, CounterError)
+            mine = [json.loads(line) for line in text.splitlines() if line.strip()]
+            changes_of(mine)
+            events += mine
+        except (CounterError, ValueError, AttributeError, RecursionError) as error:
+            problems.append(f"left out: events/{file.name}: {getattr(error, 'message', error)}")
+    return changes_of(events), problems
+
+
+def fabric_ports(path: Path) -> pl.DataFrame:
+    """The latest ports that a collection read, rows of ``targets.PORTS``.
+
+    Collections of earlier versions have none. A damaged table is left out.
+    """
+    tables = [pl.DataFrame(schema=PORTS.polars_schema)]
+    for file in sorted((path / "ports").glob("*.parquet")):
+        try:
+            check(file)
+            tables.append(read_table(file, error=CounterError).select(*PORTS.polars_schema))
+        except (CounterError, pl.exceptions.PolarsError):
+            continue
+    return pl.concat(tables).unique(["node_guid", "port"], keep="last", maintain_order=True)
 
 
 def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:

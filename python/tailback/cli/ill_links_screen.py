@@ -1,0 +1,80 @@
+"""The parts of a screen of counters on links that need a hand, and on what changed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+from tailback.cli.text import align_columns, table_width, truncate
+from tailback.port_counters.changes import described
+from tailback.units import utc
+
+_LINKS, _CHANGES = 8, 6
+_DATE: Final = slice(0, 10)
+_CLOCK: Final = slice(11, 16)
+_TO_MINUTES: Final = slice(5, 16)
+_TO_SECONDS: Final = slice(5, 19)
+
+
+def ill_lines(ill: pl.DataFrame) -> list[str]:
+    """The links that need a hand, the worst first.
+
+    Args:
+        ill: Rows of ``ill_links``.
+    """
+    room = table_width() - 45
+    today = ill["since_ns"].max()
+    rows = [
+        (
+            row["link"],
+            truncate(row["what"], room),
+            _since(row["since_ns"], today),
+            format_gbps(row["lost_gbps"]),
+        )
+        for row in ill.head(_LINKS).iter_rows(named=True)
+    ]
+    if not rows:
+        return []
+    header = ("link", "what is wrong", "since", "Gb/s lost")
+    more = ill.height - len(rows)
+    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
+    return ["", "LINKS THAT NEED A HAND", *align_columns(header, rows, "   r", names=(0,)), *tail]
+
+
+def change_lines(changes: pl.DataFrame) -> list[str]:
+    """The last changes of links and devices.
+
+    Args:
+        changes: Rows of ``link_changes``, in order.
+    """
+    # Other tools reset counters as often as they read them.
+    resets = pl.col("change") == "counters reset"
+    shown = changes.filter(~resets).tail(_CHANGES)
+    if shown.is_empty():
+        shown = changes.filter(resets).tail(2)
+    rows = [
+        (utc(row["time_ns"])[_TO_SECONDS], *described(row).rsplit(": ", 1))
+        for row in shown.iter_rows(named=True)
+    ]
+    if not rows:
+        return []
+    more = changes.height - len(rows)
+    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
+    return ["", "WHAT CHANGED", *align_columns(("UTC", "", ""), rows, "", names=(1, 2)), *tail]
+
+
+def _since(time_ns: int | None, latest_ns: Any) -> str:
+    """An instant as hours and minutes, with the date if it is not that of the latest one."""
+    if time_ns is None:
+        return "start"
+    text = utc(time_ns)
+    same = utc(latest_ns)[_DATE] == text[_DATE]
+    return text[_CLOCK] if same else text[_TO_MINUTES]
+
+
+def format_gbps(value: float | None, least: bool = False) -> str:
+    """A bandwidth in Gb/s, ``?`` if unknown, ``≥`` before a lower bound."""
+    if value is None:
+        return "?"
+    return ("≥ " if least else "") + (f"{value:.3g}" if value < 1000 else f"{value:,.0f}")

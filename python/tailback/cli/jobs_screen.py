@@ -1,0 +1,49 @@
+"""The part of the screen of counters on jobs: what each lost to stalls, and who held it up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tailback.cli.ill_links_screen import format_gbps
+from tailback.cli.text import align_columns, wrap
+from tailback.evidence.culprits import JobHarm
+from tailback.units import percent
+
+_JOBS: Final = 6
+
+
+def job_lines(harm: JobHarm | None) -> list[str]:
+    """The jobs that lost most; none without a job list."""
+    if harm is None:
+        return []
+    if harm.jobs.is_empty():
+        return ["", "JOBS", *wrap("no job of the list ran on hosts that were read meanwhile")]
+    rows = []
+    reasons = []
+    for row in harm.jobs.head(_JOBS).iter_rows(named=True):
+        share = row["share"]
+        rows.append(
+            (
+                row["job"],
+                f"{row['hosts']:,}",
+                percent(row["stall_fraction"]),
+                format_gbps(row["lost_gbps"]),
+                row["culprit"] or "?",
+                "" if share is None else percent(min(share, 1.0)),
+                "" if row["p"] is None else f"{row['p']:.2g}",
+            )
+        )
+        if row["stall_fraction"] > 0:
+            reasons.append(f"{row['job']}: {row['why']}")
+    more = harm.jobs.height - len(rows)
+    lines = ["", "JOBS"]
+    lines += align_columns(
+        ("job", "hosts", "stalled", "Gb/s lost", "held up by", "share", "p"),
+        rows,
+        " rrr rr",
+        names=(0, 4),
+    )
+    lines += [f"  … and {more} more (--format json lists all)"] if more > 0 else []
+    for reason in reasons[:3]:
+        lines += wrap(reason)
+    return lines
