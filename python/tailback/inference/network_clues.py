@@ -121,7 +121,7 @@ def _degraded(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
     for row in map(_ServedRate._make, rows.rows()):
         cables.setdefault(min(row.link, int(fabric.link_reverse[row.link])), []).append(row)
     slow = list[SlowLink]()
-    for cable, rates in cables.items():
+    for rates in cables.values():
         least = max(rate.low for rate in rates)
         if len(rates) == 1 and evidence.served_gbps is not None:
             least = max(least, float(evidence.served_gbps[fabric.link_reverse[rates[0].link]]))
@@ -130,7 +130,9 @@ def _degraded(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
         else:
             weights = [rate.intervals for rate in rates]
             mean = float(np.average([rate.gbps for rate in rates], weights=weights))
-            slow.append(SlowLink(cable, max(mean, least)))
+            # By the direction that queued for longest, which is the one that the run waits for.
+            longest = max(rates, key=lambda rate: rate.intervals)
+            slow.append(SlowLink(longest.link, max(mean, least)))
     return tuple(slow)
 
 
