@@ -39,6 +39,7 @@ MEASURED_ALONE = {
     "tailback.lab": "setting up and taking down the lab",
     "tailback.port_counters.targets": "ports for a collector without switches",
     "tailback.collector": "the collector's store and its page, without switches",
+    "tailback.remedy.optimiser": "combinations of changes, for a search that tries all",
     "tailback.remedy.proof": "when a remedy counts as one, for a search that tries all",
     "tailback.remedy.screening": "screening, beside a search that tries all",
     "tailback.report.timeline": "how many rows the viewer draws",

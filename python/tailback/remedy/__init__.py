@@ -4,7 +4,7 @@ A kind of remedy is one file here with a function registered by ``@REMEDIES.regi
 """
 
 from tailback.registry import import_parts
-from tailback.remedy.advice import recommend
+from tailback.remedy.advice import recommend, usable_kinds
 from tailback.remedy.full_diagnosis import diagnose
 from tailback.remedy.proof import MIN_GAIN, congested_hops
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
@@ -23,4 +23,5 @@ __all__ = [
     "diagnose_and_cure",
     "find_remedy",
     "recommend",
+    "usable_kinds",
 ]

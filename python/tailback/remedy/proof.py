@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from tailback.budget import optional
-from tailback.diagnosis.model import Candidate, Gain, Status
+from tailback.diagnosis.model import USER_KINDS, Candidate, Gain, Kind, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
@@ -25,6 +25,17 @@ CONFIRMED = 3
 Three of three are faster than three others by chance with probability 1 in 20, one of one with 1 in
 2. :func:`prove` says when two suffice.
 """
+
+
+MAX_LOSERS = 0.05
+"""Share of the draws of an ensemble in which a recommended change may lose."""
+
+Group = tuple[Kind, bool]
+"""As :attr:`Proposal.group`."""
+
+
+FINALISTS = 3
+"""Candidates that are compared in all draws, of those that users can apply and of all."""
 
 
 def current_placement(run: Run) -> str:
@@ -81,9 +92,9 @@ def prove(
     if before is not None:
         before.repeat(evaluate, seeds)
     ordered = sorted(trials, key=lambda trial: fastest_first(trial.candidate))
-    quickest: dict[str, _Trial] = {}
+    quickest: dict[Group, _Trial] = {}
     for trial in ordered:
-        quickest.setdefault(trial.proposal.kind, trial)
+        quickest.setdefault(trial.proposal.group, trial)
     # The fastest of each kind come first: the others are compared with their repetitions.
     for compared in (
         list(quickest.values()),
@@ -91,14 +102,14 @@ def prove(
     ):
         _repeat(compared, quickest, before, evaluate, seeds)
     if before is not None and not before.error:
-        for kind in quickest:
-            _confirm([t for t in ordered if t.proposal.kind == kind], before, evaluate)
+        for group in quickest:
+            _confirm([t for t in ordered if t.proposal.group == group], before, evaluate)
     return sorted((trial.candidate for trial in trials), key=fastest_first)
 
 
 def _repeat(
     trials: Sequence[_Trial],
-    quickest: Mapping[str, _Trial],
+    quickest: Mapping[Group, _Trial],
     before: _Trial | None,
     evaluate: Evaluate,
     seeds: int,
@@ -107,8 +118,8 @@ def _repeat(
     contenders = [
         trial
         for trial in trials
-        if trial is quickest[trial.proposal.kind]
-        or not trial.slower_than(quickest[trial.proposal.kind])
+        if trial is quickest[trial.proposal.group]
+        or not trial.slower_than(quickest[trial.proposal.group])
     ]
     for at_least in (min(seeds, 2), seeds):
         if at_least > 2 and before is not None:
@@ -163,6 +174,7 @@ def not_simulated(
         kind=proposal.kind,
         variant=proposal.variant,
         parts=proposal.parts,
+        part_kinds=proposal.part_kinds,
         action=proposal.action,
         assumes=proposal.assumes,
         estimate_ps=estimate_ps,
@@ -238,6 +250,7 @@ class _Trial:
             kind=proposal.kind,
             variant=proposal.variant,
             parts=proposal.parts,
+            part_kinds=proposal.part_kinds,
             action=proposal.action,
             assumes=proposal.assumes,
             estimate_ps=self.estimate_ps,
@@ -285,12 +298,18 @@ def improvements(
     if before is None:
         return None, []
     better = [c for c in candidates if c.name != unchanged and is_improvement(c, before)]
-    return before, sorted(better, key=fastest_first)
+    # Without the comparison in all draws a gain may be chance.
+    compared = [c for c in better if c.ensemble] or better
+    return before, sorted(compared, key=lambda c: (-mean_gain(c, before), c.name))
 
 
 def mean_gain(candidate: Candidate, before: Candidate) -> float:
-    """Share of the time that a candidate saves, on average over repetitions."""
-    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
+    """Share of the time that a candidate saves, on average over the ensemble, or repetitions."""
+    return (
+        candidate.gain
+        if candidate.gain is not None
+        else 1.0 - candidate.elapsed_ps / before.elapsed_ps
+    )
 
 
 def gain_of(candidate: Candidate, before: Candidate) -> Gain:
@@ -308,45 +327,112 @@ def with_gain_intervals(
     before: Candidate,
     changes: Mapping[str, Change],
     context: RemedyContext,
+    usable: frozenset[Kind] = USER_KINDS,
 ) -> list[Candidate]:
-    """The candidates, with the range of the gains of the best of each kind.
+    """The candidates, with the range of the gains of the best of each group.
 
-    A gain is the difference between two simulations with the same random choices and the same
-    engine settings: those of the scenario in every repetition, and the engines of the context. If a
-    candidate gains nothing with one of them, the next one is simulated too.
+    A gain is the difference between two simulations with the same random choices, the same draw of
+    others' traffic and the same engine settings: those of the scenario in every draw, and the
+    engines of the context. If a candidate loses with one of these, or in more draws than
+    :data:`MAX_LOSERS` allows, the next one is simulated too.
 
     Args:
         run: The observed run.
         candidates: The proved candidates.
         before: The unchanged run.
         changes: The change of each candidate, by name.
-        context: How to simulate, and with which other engine settings.
+        context: How to simulate, in how many draws, and with which other engine settings.
+        usable: Kinds of change that are recommended before others.
     """
-    evaluate, engines = context.evaluate, _engines_that_matter(run, context.engines)
-
-    def times(change: Change, repetitions: int) -> list[int]:
-        varied = [
-            *(replace(change, seed_offset=n, measure=n == 0) for n in range(repetitions)),
-            *(replace(change, variation=engine) for engine in engines),
-        ]
-        announce(evaluate, varied)
-        return [evaluate(variant).elapsed_ps for variant in varied]
-
-    bounded, settled = list[Candidate](), set[str]()
+    engines = [Change(variation=e) for e in _engines_that_matter(run, context.engines)]
+    bounded, settled = list[Candidate](), set[Group]()
+    finalists = _finalists(candidates, before, usable) if context.draws else frozenset()
     for candidate in sorted(candidates, key=fastest_first):
-        if candidate.kind in settled or not is_improvement(candidate, before):
+        group, final = (candidate.kind, candidate.by_users), candidate.name in finalists
+        if (group in settled and not final) or not is_improvement(candidate, before):
             bounded.append(candidate)
             continue
-        repetitions, update = min(candidate.repetitions, before.repetitions), {}
+        repeated = min(candidate.repetitions, before.repetitions)
+        draws = _draws(repeated, max(repeated, context.draws if final else 0))
+        update: dict[str, float] = {}
         with optional("intervals of gains"):
-            changed = times(changes[candidate.name], repetitions)
-            pairs = zip(changed, times(Change(), repetitions), strict=True)
-            gains = [1 - now / unchanged for now, unchanged in pairs]
-            update = {"gain_low": min(gains), "gain_high": max(gains)}
+            gains = _paired_gains(changes[candidate.name], draws, context)
+            varied = _paired_gains(changes[candidate.name], engines, context)
+            kept = sorted(gains)[int(MAX_LOSERS * len(gains)) :] + varied
+            update = {"gain_low": min(kept), "gain_high": max(kept), "ensemble": len(gains)}
+            if final:
+                update["gain"] = sum(gains) / len(gains)
         bounded.append(candidate.model_copy(update=update))
         if is_improvement(bounded[-1], before):
-            settled.add(candidate.kind)
+            settled.add(group)
     return bounded
+
+
+def _finalists(
+    candidates: Sequence[Candidate], before: Candidate, usable: frozenset[Kind]
+) -> frozenset[str]:
+    """The fastest of those that users can apply, of those of usable kinds, and of all."""
+    better = [c for c in sorted(candidates, key=fastest_first) if is_improvement(c, before)]
+    everything = usable.union(*(candidate.kinds for candidate in better))
+    return frozenset(
+        candidate.name
+        for allowed in (USER_KINDS, usable, everything)
+        for candidate in [c for c in better if c.kinds <= allowed][:FINALISTS]
+    )
+
+
+def _draws(repeated: int, draws: int) -> list[Change]:
+    """The draws of an ensemble: first the repetitions, then those with other traffic of others."""
+    return [
+        Change(seed_offset=n, others_draw=n if n >= repeated else 0, measure=n == 0)
+        for n in range(draws)
+    ]
+
+
+def _paired_gains(
+    change: Change, conditions: Sequence[Change], context: RemedyContext
+) -> list[float]:
+    """What a change gains under each condition: a draw, or another engine setting."""
+    evaluate = context.evaluate
+    pairs = [
+        [
+            replace(
+                base,
+                seed_offset=condition.seed_offset,
+                others_draw=condition.others_draw,
+                measure=condition.measure,
+                variation=condition.variation,
+            )
+            for base in (change, Change())
+        ]
+        for condition in conditions
+    ]
+    announce(evaluate, [varied for pair in pairs for varied in pair])
+    gains = list[float]()
+    for changed, unchanged in pairs:
+        after, before = evaluate(changed).elapsed_ps, evaluate(unchanged).elapsed_ps
+        gains.append(1 - after / before)
+    return gains
+
+
+def with_sensitivity(candidate: Candidate, change: Change, context: RemedyContext) -> Candidate:
+    """The candidate, with the engine setting that lowers its gain most.
+
+    Args:
+        candidate: A proved candidate.
+        change: How it is simulated.
+        context: How to simulate, and the settings by name.
+    """
+    update: dict[str, str | float] = {}
+    with optional("intervals of gains"):
+        names = list(context.settings)
+        gains = _paired_gains(
+            change, [Change(variation=context.settings[name]) for name in names], context
+        )
+        if names:
+            least, name = min(zip(gains, names, strict=True))
+            update = {"sensitive_to": name, "sensitive_gain": least}
+    return candidate.model_copy(update=update)
 
 
 def _engines_that_matter(run: Run, engines: Sequence[EngineVariation]) -> list[EngineVariation]:

@@ -179,10 +179,19 @@ class RunCache:
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(placed.section.observed for placed in prepared.jobs),
             change.seed_offset,
+            change.others_draw if self._has_draws else 0,
             change.measure,
             change.measure and change.totals_only,
             change.computations,
             change.variation,
+        )
+
+    @property
+    def _has_draws(self) -> bool:
+        """Whether jobs that are not observed run a pattern, which may be drawn anew."""
+        return any(
+            job.section.pattern is not None and not job.section.observed
+            for job in self.prepared.jobs
         )
 
     def _is_determined(self, change: Change) -> bool:
@@ -204,7 +213,8 @@ class RunCache:
         if change.network in ("star", "no-contention"):
             return True
         # If adaptive routing is requested, forwarding tables are ignored.
-        return scenario.fabric.forwarding is not None and change.routing != "adaptive"
+        stated = scenario.fabric.forwarding is not None and change.routing != "adaptive"
+        return stated and (change.rule is None or change.routing == "deterministic")
 
 
 def _copy_run(run: Run) -> Run:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tailback.api.diagnose import (
+from tailback.api.effort import (
     MANY_EVENTS,
     engine_variations,
     note_on_effort,
