@@ -348,6 +348,9 @@ class Candidate(FrozenModel):
         return self
 
 
+COMBINED_SHOWN = 4
+"""Combinations of changes that are listed besides the recommended one."""
+
 Saves = Callable[[Candidate, Candidate], str]
 """Says how much less time a candidate takes than the unchanged run."""
 
@@ -395,6 +398,13 @@ class Remedy(FrozenModel):
     def action(self) -> str:
         """All actions as one text."""
         return " ".join(self.actions)
+
+    @property
+    def shown_candidates(self) -> list[Candidate]:
+        """The proved candidates that are listed: of combined ones the remedy and the fastest."""
+        proved = [c for c in self.candidates if c.proved]
+        combined = [c.name for c in proved if c.kind == "combined" and c.name != self.name]
+        return [c for c in proved if c.name not in combined[COMBINED_SHOWN:]]
 
     @property
     def gain_range(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mean
 
 import polars as pl
 
@@ -34,8 +35,8 @@ Group = tuple[Kind, bool]
 """As :attr:`Proposal.group`."""
 
 
-FINALISTS = 3
-"""Candidates that are compared in all draws, of those that users can apply and of all."""
+SEMIFINALISTS, FINALISTS = 8, 3
+"""Candidates of a class that are compared in a quarter of the draws, and in all."""
 
 
 def current_placement(run: Run) -> str:
@@ -278,9 +279,14 @@ def congested_hops(run: Run) -> float | None:
 
 
 def gains_as_stated(candidate: Candidate, before: Candidate) -> bool:
-    """Whether it gains :data:`MIN_GAIN` on average and its slowest repetition beats all before."""
+    """Whether it gains :data:`MIN_GAIN` on average over the ensemble.
+
+    Without an ensemble, its slowest repetition must also beat all before.
+    """
     if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
+    if candidate.gain is not None:
+        return candidate.gain >= MIN_GAIN
     return mean_gain(candidate, before) >= MIN_GAIN and candidate.high_ps < before.low_ps
 
 
@@ -299,7 +305,7 @@ def improvements(
         return None, []
     better = [c for c in candidates if c.name != unchanged and is_improvement(c, before)]
     # Without the comparison in all draws a gain may be chance.
-    compared = [c for c in better if c.ensemble] or better
+    compared = [c for c in better if c.ensemble or not any(each.ensemble for each in candidates)]
     return before, sorted(compared, key=lambda c: (-mean_gain(c, before), c.name))
 
 
@@ -329,12 +335,14 @@ def with_gain_intervals(
     context: RemedyContext,
     usable: frozenset[Kind] = USER_KINDS,
 ) -> list[Candidate]:
-    """The candidates, with the range of the gains of the best of each group.
+    """The candidates; those that may be recommended with their gains over an ensemble.
 
     A gain is the difference between two simulations with the same random choices, the same draw of
     others' traffic and the same engine settings: those of the scenario in every draw, and the
-    engines of the context. If a candidate loses with one of these, or in more draws than
-    :data:`MAX_LOSERS` allows, the next one is simulated too.
+    engines of the context. The fastest of each class (kinds that users can apply, usable ones, all,
+    and each kind alone) are compared in a quarter of the draws, and the best of these in all. If a
+    candidate loses with one of the engines, or in more draws than :data:`MAX_LOSERS` allows, the
+    next one is compared too.
 
     Args:
         run: The observed run.
@@ -345,40 +353,69 @@ def with_gain_intervals(
         usable: Kinds of change that are recommended before others.
     """
     engines = [Change(variation=e) for e in _engines_that_matter(run, context.engines)]
-    bounded, settled = list[Candidate](), set[Group]()
-    finalists = _finalists(candidates, before, usable) if context.draws else frozenset()
-    for candidate in sorted(candidates, key=fastest_first):
-        group, final = (candidate.kind, candidate.by_users), candidate.name in finalists
-        if (group in settled and not final) or not is_improvement(candidate, before):
-            bounded.append(candidate)
-            continue
-        repeated = min(candidate.repetitions, before.repetitions)
-        draws = _draws(repeated, max(repeated, context.draws if final else 0))
-        update: dict[str, float] = {}
-        with optional("intervals of gains"):
+    faster = [
+        c
+        for c in sorted(candidates, key=fastest_first)
+        if c.proved and c.name != before.name and c.elapsed_ps < before.elapsed_ps
+    ]
+    repeated = min((c.repetitions for c in [*faster, before]), default=1)
+    draws = _draws(repeated, max(context.draws, before.repetitions))
+    few = draws[: max(len(draws) // 4, min(len(draws), CONFIRMED))]
+    everything = frozenset[Kind]().union(*(candidate.kinds for candidate in faster))
+    classes = [
+        [c for c in faster if c.kinds <= kinds][:SEMIFINALISTS]
+        for kinds in (USER_KINDS, usable, everything)
+    ]
+    compared: dict[str, Candidate] = {}
+    with optional("intervals of gains"):
+        for contenders in classes:
+            gains = {c.name: mean(_paired_gains(changes[c.name], few, context)) for c in contenders}
+            ordered = sorted(contenders, key=lambda c: -gains[c.name])
+            most = FINALISTS if len(draws) > CONFIRMED else 1
+            _compare(ordered, most, compared, before, changes, (draws, engines), context)
+        for kind in sorted(everything):
+            alone = [c for c in faster if c.kinds == {kind}]
+            _compare(alone, 1, compared, before, changes, (draws, engines), context)
+    return [compared.get(candidate.name, candidate) for candidate in candidates]
+
+
+def _compare(
+    contenders: Sequence[Candidate],
+    most: int,
+    compared: dict[str, Candidate],
+    before: Candidate,
+    changes: Mapping[str, Change],
+    ensemble: tuple[Sequence[Change], Sequence[Change]],
+    context: RemedyContext,
+) -> None:
+    """Compare contenders with the unchanged run until ``most`` are compared and one of them helps.
+
+    Args:
+        contenders: The most promising first.
+        most: How many to compare if one helps.
+        compared: Those that were compared, by name; added to.
+        before: The unchanged run.
+        changes: The change of each candidate, by name.
+        ensemble: Draws, and other engine settings.
+        context: How to simulate.
+    """
+    draws, engines = ensemble
+    helps = False
+    for number, candidate in enumerate(contenders):
+        if helps and number >= most:
+            return
+        if candidate.name not in compared:
             gains = _paired_gains(changes[candidate.name], draws, context)
             varied = _paired_gains(changes[candidate.name], engines, context)
-            kept = sorted(gains)[int(MAX_LOSERS * len(gains)) :] + varied
-            update = {"gain_low": min(kept), "gain_high": max(kept), "ensemble": len(gains)}
-            if final:
-                update["gain"] = sum(gains) / len(gains)
-        bounded.append(candidate.model_copy(update=update))
-        if is_improvement(bounded[-1], before):
-            settled.add(group)
-    return bounded
-
-
-def _finalists(
-    candidates: Sequence[Candidate], before: Candidate, usable: frozenset[Kind]
-) -> frozenset[str]:
-    """The fastest of those that users can apply, of those of usable kinds, and of all."""
-    better = [c for c in sorted(candidates, key=fastest_first) if is_improvement(c, before)]
-    everything = usable.union(*(candidate.kinds for candidate in better))
-    return frozenset(
-        candidate.name
-        for allowed in (USER_KINDS, usable, everything)
-        for candidate in [c for c in better if c.kinds <= allowed][:FINALISTS]
-    )
+            kept = [*sorted(gains)[int(MAX_LOSERS * len(gains)) :], *varied]
+            update = {
+                "gain": mean(gains),
+                "gain_low": min(kept),
+                "gain_high": max(kept),
+                "ensemble": len(gains),
+            }
+            compared[candidate.name] = candidate.model_copy(update=update)
+        helps = helps or is_improvement(compared[candidate.name], before)
 
 
 def _draws(repeated: int, draws: int) -> list[Change]:
