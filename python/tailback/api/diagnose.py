@@ -640,6 +640,7 @@ class _Workflow:
             left_out = [
                 candidate.model_copy(update={"variant": variants[candidate.name]})
                 for candidate in screened.left_out
+                if candidate.name not in {proved.name for proved in remedy.candidates}
             ]
             left_out += [
                 Candidate(
@@ -652,7 +653,7 @@ class _Workflow:
             if change is not None:
                 after = evaluate(replace(change, measure=True))
                 after.summary["remedy"] = remedy.name
-                files, unwritten = self._rank_files(made.get(remedy.placement))
+                files, unwritten = self._rank_files(nodes_by_name(placed).get(remedy.placement))
                 warnings = [*warnings, *unwritten]
                 # If there is none, the short screen says why.
                 assumptions = assumptions if files else [*unwritten, *assumptions]

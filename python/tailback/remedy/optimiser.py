@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from tailback.budget import fits
 from tailback.diagnosis.model import USER_KINDS, Candidate, Kind, Status
+from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate, announce
 from tailback.io.progress import Progress
@@ -109,6 +110,7 @@ class Optimiser:
             proved = with_gain_intervals(
                 self.run, proved, before, changes, context, self.usable_kinds
             )
+            proved = self._with_placements_alone(proved)
         return [*sorted(proved, key=fastest_first), *left_out, *unusable]
 
     def _before(self, proved: Sequence[Candidate]) -> Candidate | None:
@@ -142,6 +144,17 @@ class Optimiser:
             ]
             beam = [self.proposals[c.name] for c in sorted(better, key=fastest_first)[:BEAM]]
         return proved
+
+    def _with_placements_alone(self, proved: list[Candidate]) -> list[Candidate]:
+        """The proved candidates, and placements that were ruled out but are part of good ones."""
+        known = {candidate.name for candidate in proved}
+        parts = {part for candidate in proved if candidate.ensemble for part in candidate.parts}
+        alone = [self.proposals[part] for part in sorted(parts - known)]
+        if not alone:
+            return proved
+        before = [candidate for candidate in proved if candidate.name == self.now.name]
+        more = self._prove(alone, before)
+        return [*proved, *(candidate for candidate in more if candidate.name != self.now.name)]
 
     def _ruled_out_placements(self) -> list[Proposal]:
         """Placements that are slow alone, and may be fast with another change."""
@@ -250,11 +263,17 @@ def _extend(
         for other in partners:
             parts = [*base.single, other]
             names = frozenset(part.name for part in parts)
-            if other.kind in base.kinds or names in seen:
+            if other.kind in base.kinds or names in seen or not _fit(parts):
                 continue
             seen.add(names)
             combined.append(combine(parts))
     return combined
+
+
+def _fit(parts: Sequence[Proposal]) -> bool:
+    """Whether changes can be made together: routes with detours have no explicit rates."""
+    detours = any(part.change.rule in NON_MINIMAL_RULES for part in parts)
+    return not (detours and any(part.change.rates is not None for part in parts))
 
 
 def _fastest(proposals: Sequence[Proposal], evaluate: Evaluate) -> list[Proposal]:
