@@ -20,6 +20,7 @@ from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate, announce
 from tailback.io.progress import Progress
+from tailback.remedy.placements import propose_placements
 from tailback.remedy.proof import (
     fastest_first,
     improvements,
@@ -158,16 +159,11 @@ class Optimiser:
 
     def _ruled_out_placements(self) -> list[Proposal]:
         """Placements that are slow alone, and may be fast with another change."""
-        return [
-            Proposal(
-                "placement",
-                name,
-                Change(placement=nodes, placement_name=name),
-                variant=self.context.variants.get(name),
-            )
-            for name, nodes in self.context.ruled_out.items()
-            if name in self.estimates and self.estimates.get(self.now.name)
-        ]
+        known = self.estimates
+        if not known.get(self.now.name):
+            return []
+        slow = {name: nodes for name, nodes in self.context.ruled_out.items() if name in known}
+        return propose_placements(slow, self.context, self.now.name)
 
     def _times(self, proved: Sequence[Candidate]) -> dict[str, float]:
         """Times by packets; those of placements that were ruled out by the fluid model, scaled."""
