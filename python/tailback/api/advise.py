@@ -136,6 +136,12 @@ def advise(
         >>> advice = tb.advise("next.toml", jobs="squeue.json")
         >>> advice.best, advice.frame
     """
+    if not 0 <= load <= 1:
+        raise ScenarioError(
+            f"{load:g} is no share of the line rate",
+            place=option("load"),
+            remedy="give 0 to 1; 0: no traffic",
+        )
     step = progress or (lambda _what, _share: None)
     origin = Source.of(source, **options)
     listed = read_jobs(Path(jobs))
@@ -198,13 +204,13 @@ def _running(listed: JobList, fabric: Fabric) -> tuple[dict[str, list[str]], lis
     if frame.height:
         latest = int(frame["start_ns"].max() or 0)  # type: ignore[arg-type]
         frame = frame.filter(pl.col("end_ns").is_null() | (pl.col("end_ns") > latest))
-    names, known = HostNames(fabric.host_name), set(fabric.host_name)
+    names, of_fabric = HostNames(fabric.host_name), set(fabric.host_name)
     running, unknown = dict[str, list[str]](), list[str]()
     for job, hosts in zip(frame["job"].to_list(), frame["hosts"].to_list(), strict=True):
         joined = names.joined(hosts)
         named = [joined.get(host, host) for host in hosts]
-        unknown += [host for host in named if host not in known]
-        running[str(job)] = [host for host in named if host in known]
+        unknown += [host for host in named if host not in of_fabric]
+        running[str(job)] = [host for host in named if host in of_fabric]
     if not unknown:
         return running, []
     shown = ", ".join(sorted(set(unknown))[:3]) + (", …" if len(set(unknown)) > 3 else "")

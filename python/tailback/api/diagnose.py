@@ -602,23 +602,7 @@ class _Workflow:
             engines=self.engines,
             program=prepared.observed.program if self.engines else None,
         )
-        large = is_large(run)
-        context = RemedyContext(
-            evaluate,
-            estimate,
-            made,
-            screened.estimate_ps,
-            prepared.observed.program,
-            rules,
-            frozenset(self.remedies) or None,
-            variants,
-            self.engines or RATES_WITHIN_HOSTS,
-            evaluate(Change(network="no-contention", background=False)).elapsed_ps if large else 0,
-            {name: node for name, node in nodes_by_name(placed).items() if name not in made},
-            self._coarse(),
-            draws(seeds, run),
-            {} if large else other_settings(run),
-        )
+        context = self._search_inputs(estimate, screened, placed, rules)
         with reserved(AFTER_REMEDIES):
             diagnosis, search = diagnose_and_cure(
                 causes, context, seeds=seeds, progress=self.progress
@@ -683,6 +667,34 @@ class _Workflow:
         if estimate is None:
             return screen_by_bound(made, self.evaluate, always=now, progress=self.progress)
         return screen(made, estimate, always=now, progress=self.progress)
+
+    def _search_inputs(
+        self,
+        estimate: Evaluate | None,
+        screened: Screening,
+        placed: Mapping[PlacementVariant, NDArray[np.uint32]],
+        rules: Sequence[str],
+    ) -> RemedyContext:
+        """Inputs of the search for remedies, with placements and those that screening keeps."""
+        run, evaluate, large = self.run, self.evaluate, is_large(self.run)
+        unshared = Change(network="no-contention", background=False)
+        made = nodes_by_name(placed)
+        return RemedyContext(
+            evaluate,
+            estimate,
+            screened.kept,
+            screened.estimate_ps,
+            self.prepared.observed.program,
+            rules,
+            frozenset(self.remedies) or None,
+            {variant.name: variant for variant in placed},
+            self.engines or RATES_WITHIN_HOSTS,
+            evaluate(unshared).elapsed_ps if large else 0,
+            {name: node for name, node in made.items() if name not in screened.kept},
+            self._coarse(),
+            draws(self.seeds, run),
+            {} if large else other_settings(run),
+        )
 
     def _coarse(self) -> Evaluate | None:
         """Simulates changes with coarse packets; None if messages have too few packets."""

@@ -133,7 +133,7 @@ class Optimiser:
             if not chosen:
                 break
             names = {proposal.name for proposal in chosen}
-            known = self._times(proved)
+            times = self._times(proved)
             proved = self._prove(chosen, proved)
             # Only what is faster than all of its parts is worth another change.
             better = [
@@ -141,16 +141,16 @@ class Optimiser:
                 for candidate in proved
                 if candidate.name in names
                 and candidate.proved
-                and candidate.elapsed_ps < min(known[part] for part in candidate.parts)
+                and candidate.elapsed_ps < min(times[part] for part in candidate.parts)
             ]
             beam = [self.proposals[c.name] for c in sorted(better, key=fastest_first)[:BEAM]]
         return proved
 
     def _with_placements_alone(self, proved: list[Candidate]) -> list[Candidate]:
         """The proved candidates, and placements that were ruled out but are part of good ones."""
-        known = {candidate.name for candidate in proved}
+        names = {candidate.name for candidate in proved}
         parts = {part for candidate in proved if candidate.ensemble for part in candidate.parts}
-        alone = [self.proposals[part] for part in sorted(parts - known)]
+        alone = [self.proposals[part] for part in sorted(parts - names)]
         if not alone:
             return proved
         before = [candidate for candidate in proved if candidate.name == self.now.name]
@@ -159,21 +159,21 @@ class Optimiser:
 
     def _ruled_out_placements(self) -> list[Proposal]:
         """Placements that are slow alone, and may be fast with another change."""
-        known = self.estimates
-        if not known.get(self.now.name):
+        estimates = self.estimates
+        if not estimates.get(self.now.name):
             return []
-        slow = {name: nodes for name, nodes in self.context.ruled_out.items() if name in known}
+        slow = {name: nodes for name, nodes in self.context.ruled_out.items() if name in estimates}
         return propose_placements(slow, self.context, self.now.name)
 
     def _times(self, proved: Sequence[Candidate]) -> dict[str, float]:
         """Times by packets; those of placements that were ruled out by the fluid model, scaled."""
         times = {c.name: float(c.elapsed_ps) for c in proved if c.proved}
-        known, now = self.estimates, self.now.name
-        if known.get(now):
-            scale = times[now] / known[now]
+        estimates, now = self.estimates, self.now.name
+        if estimates.get(now):
+            scale = times[now] / estimates[now]
             for name in self.context.ruled_out:
-                if name in known:
-                    times.setdefault(name, scale * known[name])
+                if name in estimates:
+                    times.setdefault(name, scale * estimates[name])
         return times
 
     def _narrow(self, combined: Sequence[Proposal], proved: Sequence[Candidate]) -> list[Proposal]:
@@ -209,13 +209,13 @@ class Optimiser:
 
     def _corrected(self, proposal: Proposal, time: Mapping[str, float]) -> float:
         """Time by the fluid model, corrected by its errors for the parts; infinite if unknown."""
-        known, now = self.estimates, self.now.name
-        if proposal.name not in known or not known.get(now):
+        estimates, now = self.estimates, self.now.name
+        if proposal.name not in estimates or not estimates.get(now):
             return float("inf")
-        guess = known[proposal.name] * time[now] / known[now]
+        guess = estimates[proposal.name] * time[now] / estimates[now]
         for part in proposal.parts:
-            if known.get(part):
-                guess *= (time[part] / known[part]) / (time[now] / known[now])
+            if estimates.get(part):
+                guess *= (time[part] / estimates[part]) / (time[now] / estimates[now])
         return guess
 
     def _prove(self, proposals: Sequence[Proposal], proved: Sequence[Candidate]) -> list[Candidate]:

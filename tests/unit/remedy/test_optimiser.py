@@ -51,37 +51,37 @@ def search(run: Run, time: Time, **options: object) -> RemedySearch:
     return find_remedy(run, diagnose_cause(run), context, seeds=1)
 
 
-def remedy_of(found: RemedySearch) -> Remedy:
+def remedy_of(result: RemedySearch) -> Remedy:
     """The remedy, which there is."""
-    assert found.remedy is not None
-    return found.remedy
+    assert result.remedy is not None
+    return result.remedy
 
 
 def test_three_kinds_are_combined_if_fastest() -> None:
     times = {"now": 100, "tile": 90, "adaptive": 90, "max-min": 95}
     times |= {"adaptive+tile": 70, "adaptive+max-min+tile": 50}
-    found = search(placement_run(routing="deterministic"), table(times, 120), placements=PLACES)
-    name, gain = found.best
+    result = search(placement_run(routing="deterministic"), table(times, 120), placements=PLACES)
+    name, gain = result.best
     assert name == "tile + max-min-rates + adaptive-routing" and gain == pytest.approx(0.5)
-    best = next(candidate for candidate in found.candidates if candidate.name == name)
+    best = next(candidate for candidate in result.candidates if candidate.name == name)
     assert best.kinds == {"placement", "rate-control", "routing"} and not best.by_users
     # Users cannot route: they are told of the placement, and what operators could do.
-    remedy = remedy_of(found)
+    remedy = remedy_of(result)
     assert remedy.name == "tile" and f"operators could use {name}" in remedy.action
 
 
 def test_a_combination_without_gain_is_not_recommended() -> None:
     times = {"now": 100, "tile": 60, "adaptive": 80, "adaptive+tile": 90}
-    found = search(placement_run(routing="deterministic"), table(times), placements=PLACES)
-    worse = next(c for c in found.candidates if c.name == "tile + adaptive-routing")
-    assert worse.elapsed_ps == 90 and found.best[0] == "tile" == remedy_of(found).name
+    result = search(placement_run(routing="deterministic"), table(times), placements=PLACES)
+    worse = next(c for c in result.candidates if c.name == "tile + adaptive-routing")
+    assert worse.elapsed_ps == 90 and result.best[0] == "tile" == remedy_of(result).name
 
 
-def test_a_placement_slow_alone_may_be_part_of_the_best() -> None:
+def test_a_slow_placement_may_be_part_of_the_best() -> None:
     times = {"now": 100, "tile": 95, "slow": 180, "adaptive": 80, "adaptive+slow": 40}
     run = placement_run(routing="deterministic")
     fluid = {**times, "slow": 170}
-    found = search(
+    result = search(
         run,
         table(times),
         quick=by_parts(run, table(fluid)),
@@ -89,9 +89,9 @@ def test_a_placement_slow_alone_may_be_part_of_the_best() -> None:
         ruled_out={"slow": PLACES["slow"]},
         estimates={"tile": 95, "slow": 170},
     )
-    assert found.best[0] == "slow + adaptive-routing"
+    assert result.best[0] == "slow + adaptive-routing"
     # Its time alone is shown beside it.
-    assert next(c for c in found.candidates if c.name == "slow").elapsed_ps == 180
+    assert next(c for c in result.candidates if c.name == "slow").elapsed_ps == 180
 
 
 @pytest.mark.parametrize(("losers", "recommended"), [(1, "tile"), (2, "")])
@@ -100,10 +100,10 @@ def test_a_remedy_gains_in_19_of_20_draws(losers: int, recommended: str) -> None
         loses = 20 - losers <= change.seed_offset
         return 100 if not parts else 110 if loses or parts != {"tile"} else 70
 
-    found = search(placement_run(), time, placements=PLACES, draws=20)
-    remedy = remedy_of(found)
+    result = search(placement_run(), time, placements=PLACES, draws=20)
+    remedy = remedy_of(result)
     assert remedy.name == recommended
-    tile = next(candidate for candidate in found.candidates if candidate.name == "tile")
+    tile = next(candidate for candidate in result.candidates if candidate.name == "tile")
     assert tile.ensemble == 20 and tile.gain == pytest.approx(0.3 - 0.02 * losers)
     assert (tile.gain_low is not None and tile.gain_low > 0) == bool(recommended)
     if recommended:
@@ -117,8 +117,8 @@ def test_all_draws_decide_among_the_fastest() -> None:
         lucky = 60 if not change.others_draw else 90
         return 100 if not parts else lucky if parts == {"slow"} else 65
 
-    found = search(placement_run(), time, placements=PLACES, draws=20)
-    assert remedy_of(found).name == "tile"
+    result = search(placement_run(), time, placements=PLACES, draws=20)
+    assert remedy_of(result).name == "tile"
 
 
 def test_others_are_drawn_anew_in_later_draws() -> None:
@@ -138,7 +138,7 @@ def test_others_are_drawn_anew_in_later_draws() -> None:
         (120, "would flip with packets of twice the size: the change then takes 20 % more time"),
     ],
 )
-def test_the_setting_that_matters_most_is_named(varied: int, says: str) -> None:
+def test_the_most_sensitive_setting_is_named(varied: int, says: str) -> None:
     packets, buffers = EngineVariation(packets=2.0), EngineVariation(buffers=0.5)
 
     def time(parts: frozenset[str], change: Change) -> int:
@@ -147,19 +147,19 @@ def test_the_setting_that_matters_most_is_named(varied: int, says: str) -> None:
         return varied if change.variation == packets else 40
 
     settings = {"buffers of half the size": buffers, "packets of twice the size": packets}
-    found = search(placement_run(), time, placements=PLACES, settings=settings)
-    action = remedy_of(found).action
+    result = search(placement_run(), time, placements=PLACES, settings=settings)
+    action = remedy_of(result).action
     assert (says in action) if says else ("sensitive" not in action and "flip" not in action)
 
 
 def test_operators_changes_are_told_only_if_faster() -> None:
     run = other_run()
     names = {"tile": "placement", "adaptive-routing": "routing", "block": "placement"}
-    for time, told in ((90, False), (40, True)):
+    for time, is_told in ((90, False), (40, True)):
         times = {"block": 100, "tile": 60, "adaptive-routing": time}
         tried = [
             Candidate(name=n, kind=names[n], elapsed_ps=t, low_ps=t, high_ps=t)  # type: ignore[arg-type]
             for n, t in times.items()
         ]
         remedy = recommend(run, diagnose_cause(run), tried)
-        assert remedy is not None and ("operators could" in remedy.action) is told
+        assert remedy is not None and ("operators could" in remedy.action) is is_told
