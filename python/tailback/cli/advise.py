@@ -10,18 +10,18 @@ import click
 
 from tailback.api.advise import LOAD, Advice
 from tailback.api.advise import advise as api_advise
-from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
-from tailback.cli.source import source_options
+from tailback.cli.source import fabric_option
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import InvalidValueError, TailbackError
 from tailback.names.display import printable
 from tailback.units import counted, format_time, parse_gbps, percent
 
 
-@click.command(cls=GroupedHelp)
-@source_options
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@fabric_option
 @click.option(
     "--jobs",
     required=True,
@@ -46,18 +46,19 @@ from tailback.units import counted, format_time, parse_gbps, percent
 @format_option
 @quiet_option
 def advise(
+    source: Path,
+    fabric: str | None,
     jobs: Path,
     load: float,
     slow_cables: tuple[str, ...],
     seeds: int,
     form: str,
     quiet: bool,
-    **source: Any,
 ) -> None:
     """Advise where the next job of a machine should go.
 
-    SOURCE is the next job. Free hosts are chosen in several ways and simulated beside the jobs that
-    run, by the optimiser that finds remedies.
+    SOURCE is the next job, a scenario or a trace. Free hosts are chosen in several ways and
+    simulated beside the jobs that run, by the optimiser that finds remedies.
 
     \b
     tailback advise next.toml --jobs squeue.json --slow-cable "leaf3[7]=25 Gb/s"
@@ -65,13 +66,13 @@ def advise(
     cables = dict(map(_cable, slow_cables))
     with meter(quiet) as progress:
         advice = api_advise(
-            source.pop("source"),
+            source,
+            fabric=fabric,
             jobs=jobs,
             load=load,
             slow_cables=cables,
             seeds=seeds,
             progress=progress.step,
-            **source,
         )
     if form == "json":
         click.echo(json.dumps(advice.to_dict(), indent=2))

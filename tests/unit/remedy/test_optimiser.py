@@ -77,7 +77,7 @@ def test_a_combination_without_gain_is_not_recommended() -> None:
     assert worse.elapsed_ps == 90 and result.best[0] == "tile" == remedy_of(result).name
 
 
-def test_a_slow_placement_may_be_part_of_the_best() -> None:
+def test_a_slow_placement_may_be_combined() -> None:
     times = {"now": 100, "tile": 95, "slow": 180, "adaptive": 80, "adaptive+slow": 40}
     run = placement_run(routing="deterministic")
     fluid = {**times, "slow": 170}

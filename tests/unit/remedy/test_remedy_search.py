@@ -299,7 +299,7 @@ def test_rates_are_proved_by_packets_that_keep_them(
     assert 'kind = "elastic", rates = "max-min"' in rates["action"]
     assert "all adapters in the network" in rates["assumes"]
     assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
-    assert "rate-control" in text
+    assert "max-min-rates" in text
 
 
 def test_rates_are_not_tried_where_they_cannot_win() -> None:
