@@ -202,7 +202,8 @@ def measure(seed: int, number: int) -> Regret | None:
     quick = make_fluid_evaluate(prepared, FluidOptions(windows=0, quantum_ps=quantum))
     placed, _ = make_candidates(prepared, DEFAULT_METHODS, run, lambda *_: None)
     made, now = {variant.name: node for variant, node in placed.items()}, current_placement(run)
-    screened = screen(made, quick, always=frozenset({now}))
+    kept = frozenset(made if len(run.scenario.job) > 1 else {now})
+    screened = screen(made, quick, always=kept)
     rules, program = other_rules(prepared.scenario), prepared.observed.program
     diagnosis = diagnose_cause(run, evaluate, placements=screened.kept, rules=rules, seeds=1)
     context = RemedyContext(

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
-from tailback.api.effort import REPETITIONS, draws, worth_screening
+from tailback.api.effort import REPETITIONS, draws, proves_all, worth_screening
 from tailback.api.rankfiles import rank_files
 from tailback.errors import PlacementError, ScenarioError, known_keywords, option
 from tailback.evaluate import Change, Evaluate
@@ -277,7 +277,8 @@ def _search(
     quick = None
     if worth_screening(run):
         quick = make_fluid_evaluate(prepared, FluidOptions(windows=0, quantum_ps=quantum))
-    screened = screen(made, quick or evaluate, always=frozenset({now}), progress=step)
+    kept = frozenset(made if proves_all(run) else {now})
+    screened = screen(made, quick or evaluate, always=kept, progress=step)
     context = RemedyContext(
         evaluate,
         quick,

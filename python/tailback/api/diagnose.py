@@ -25,6 +25,7 @@ from tailback.api.effort import (
     is_large,
     note_on_effort,
     other_settings,
+    proves_all,
     repetitions,
     worth_screening,
 )
@@ -663,10 +664,10 @@ class _Workflow:
         """
         if self.methods:
             return Screening(made)
-        now = frozenset({self.prepared.observed.placement_name})
+        kept = frozenset(made if proves_all(self.run) else {self.prepared.observed.placement_name})
         if estimate is None:
-            return screen_by_bound(made, self.evaluate, always=now, progress=self.progress)
-        return screen(made, estimate, always=now, progress=self.progress)
+            return screen_by_bound(made, self.evaluate, always=kept, progress=self.progress)
+        return screen(made, estimate, always=kept, progress=self.progress)
 
     def _search_inputs(
         self,

@@ -8,6 +8,7 @@ from tailback.budget import fits, leave_out
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.errors import option
 from tailback.evaluate import EngineVariation
+from tailback.remedy.optimiser import CHEAP_EVENTS
 from tailback.run import run as base
 
 REPETITIONS = 3
@@ -45,6 +46,14 @@ def repetitions(asked: int | None, run: base.Run) -> int:
 def is_large(run: base.Run) -> bool:
     """Whether a simulation of a run takes so long that as few as possible are made."""
     return int(run.summary.get("events", 0)) > MANY_EVENTS
+
+
+def proves_all(run: base.Run) -> bool:
+    """Whether every placement is simulated in packets: beside other jobs, if that is quick.
+
+    Full buffers of others, which the fluid model does not know, may decide there.
+    """
+    return len(run.scenario.job) > 1 and int(run.summary.get("events", 0)) < CHEAP_EVENTS
 
 
 DRAWS, DRAWN_EVENTS = 20, 4_000_000

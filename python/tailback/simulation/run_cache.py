@@ -179,19 +179,11 @@ class RunCache:
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(placed.section.observed for placed in prepared.jobs),
             change.seed_offset,
-            change.others_draw if self._has_draws else 0,
+            change.others_draw if scenario.draws_others else 0,
             change.measure,
             change.measure and change.totals_only,
             change.computations,
             change.variation,
-        )
-
-    @property
-    def _has_draws(self) -> bool:
-        """Whether jobs that are not observed run a pattern, which may be drawn anew."""
-        return any(
-            job.section.pattern is not None and not job.section.observed
-            for job in self.prepared.jobs
         )
 
     def _is_determined(self, change: Change) -> bool:
