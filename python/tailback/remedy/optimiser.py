@@ -127,7 +127,7 @@ class Optimiser:
         usable = [c.name for c in proved if c.proved and c.name != self.now.name]
         partners = [*(self.proposals[name] for name in usable), *slow]
         beam, seen = partners, set[frozenset[str]]()
-        while beam:
+        while beam and fits():
             combined = _extend(beam, partners, seen)
             chosen = self._narrow(combined, proved)
             if not chosen:
