@@ -30,7 +30,6 @@ MEASURED_ALONE = {
     "tailback.simulation.parallel.spread": "the batch script of workers, without a command line",
     "tailback.calibration.routes": "paths that hidden values of a machine are computed for",
     "tailback.lab.datapath": "estimates from real packets, and run times of programs, alone",
-    "tailback.diagnosis.model": "candidates and remedies, made up to be compared",
     "tailback.fabric.builders": "networks of any size, without a scenario",
     "tailback.fabric.degraded": "the hidden network of a blind case, with its slow cables",
     "tailback.fabric.lft": "forwarding tables of a hidden machine, as opensm writes them",
