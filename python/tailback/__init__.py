@@ -91,6 +91,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tailback.api.advise import Advice, advise
     from tailback.api.calibrate import calibrate
     from tailback.api.compare import Comparison, compare
     from tailback.api.confirm import confirm
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Advice",
     "Calibration",
     "Comparison",
     "Confirmation",
@@ -124,6 +126,7 @@ __all__ = [
     "Sweep",
     "TailbackError",
     "Verification",
+    "advise",
     "calibrate",
     "compare",
     "confirm",
@@ -138,6 +141,7 @@ __all__ = [
 ]
 
 _DEFINED_IN = {
+    "Advice": "api.advise",
     "Calibration": "calibration.file",
     "Comparison": "api.compare",
     "CountersResult": "api.counters",
@@ -150,6 +154,7 @@ _DEFINED_IN = {
     "Sweep": "api.sweep",
     "TailbackError": "errors",
     "Verification": "sources.verification",
+    "advise": "api.advise",
     "calibrate": "api.calibrate",
     "compare": "api.compare",
     "confirm": "api.confirm",

@@ -132,6 +132,7 @@ _COMMAND_LINE: Final = {
     "every_ns": "every",
     "methods": "method",
     "remedies": "remedy",
+    "slow_cables": "slow_cable",
     "tick_ns": "tick",
 }
 """Names of options that differ between the command line and the functions."""

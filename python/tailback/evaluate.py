@@ -32,12 +32,17 @@ class EngineVariation:
         local_rates: Rates within hosts at a bound of their errors.
         other_injection: Adapters take turns among messages if the scenario has them send one after
             another, and vice versa. Adapters with a queue per destination are unchanged.
+        packets: Factor of the size of packets.
+        other_adaptive: Adaptive routing compares ports by their queues and missing credit if the
+            scenario has it compare queues alone, and vice versa.
     """
 
     buffers: float = 1.0
     delays: float = 1.0
     local_rates: LocalRates = "as-is"
     other_injection: bool = False
+    packets: float = 1.0
+    other_adaptive: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +69,8 @@ class Change:
         variation: Other engine settings; None keeps the scenario's.
         background: False removes jobs that are not observed.
         seed_offset: Added to the seed, for a repetition with other random choices.
+        others_draw: Added to the seed of the patterns of jobs that are not observed, for other
+            traffic of the same kind. Traces and stated messages have one draw only.
         measure: False skips telemetry if only the time is needed.
         totals_only: With telemetry, only what each link did over the whole run: no samples, and one
             window.
@@ -84,6 +91,7 @@ class Change:
     variation: EngineVariation | None = None
     background: bool = True
     seed_offset: int = 0
+    others_draw: int = 0
     measure: bool = False
     totals_only: bool = False
     computations: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from tailback.errors import PlacementError, TailbackError
 from tailback.placement import (
     PLACEMENTS,
     PlacementProblem,
+    fewest_neighbours,
     fewest_switches,
     leaf_of_hosts,
     place,
@@ -37,6 +39,9 @@ DEFAULT_METHODS = (
     "shift",
 )
 """All placements except those that need a file or are random."""
+
+ON_OTHER_HOSTS = ("block", "metis", "tile")
+"""Placements that are tried on every choice of allowed hosts."""
 
 CONGESTED_FRACTION = 0.1
 """Congested fraction of a leaf's links from which its hosts should be avoided: the same as for a
@@ -139,29 +144,56 @@ def _problems(
         added = [host for host in uncongested if host not in ranks][: len(ranks) - len(kept_hosts)]
         kept = {*kept_hosts, *added}
         chosen[HostChoice.AWAY_FROM_CONGESTION] = [host for host in uncongested if host in kept]
-    chosen[HostChoice.FEWEST_SWITCHES] = fewest_switches(fabric, allowed, len(ranks), hot)
+    count = len(ranks)
+    chosen[HostChoice.FEWEST_SWITCHES] = fewest_switches(fabric, allowed, count, hot)
+    used = set(leaf_of_hosts(fabric, ranks))
+    elsewhere = [host for host, at in zip(allowed, leaf.tolist(), strict=True) if at not in used]
+    if len(elsewhere) >= count:
+        chosen[HostChoice.OTHER_SWITCHES] = fewest_switches(fabric, elsewhere, count, hot)
+    near = _neighbours(prepared)
+    if near:
+        chosen[HostChoice.FEWEST_NEIGHBOURS] = fewest_neighbours(fabric, allowed, count, near)
+    chosen[HostChoice.MOST_SWITCHES] = fewest_neighbours(fabric, allowed, count, near, spread=True)
+    taken = [set(ranks)]
     for choice, hosts in chosen.items():
-        if set(hosts) != set(ranks):
+        if set(hosts) not in taken:
+            taken.append(set(hosts))
             out[choice] = problem_for(
                 fabric, job.program, hosts, list(ranks.values()), prepared.scenario.seed, congestion
             )
     return out
 
 
+def _neighbours(prepared: PreparedScenario) -> Counter[int]:
+    """Hosts of other jobs under each leaf switch."""
+    fabric, ours = prepared.fabric, prepared.observed
+    others = {
+        host
+        for job in prepared.jobs
+        if job is not ours
+        for host in fabric.node_host[job.node].astype(np.int64).tolist()
+    }
+    return Counter(leaf_of_hosts(fabric, sorted(others - set(ours.footprint.ranks))))
+
+
 def _variants(
     method: str, problems: Iterable[HostChoice], recompute: bool
 ) -> Iterator[PlacementVariant]:
-    """Variants of one method.
+    """Variants of one method: on the hosts in use, and on each other choice of hosts.
 
-    Variants of a placement on other hosts. A file names its hosts, and only shifts avoid
-    congestion.
+    A file names its hosts, and only shifts avoid congestion. On choices that are further apart in
+    the network, placements that keep neighbours together are enough.
     """
     for hosts in problems:
         if hosts is HostChoice.IN_USE:
             yield PlacementVariant(method)
             if recompute and method != FILE:
                 yield PlacementVariant(method, recomputed=True)
-        elif method == "shift" or (hosts is HostChoice.FEWEST_SWITCHES and method != FILE):
+        elif (
+            method == "shift"
+            or (hosts is HostChoice.FEWEST_SWITCHES and method != FILE)
+            or (hosts is not HostChoice.AWAY_FROM_CONGESTION and method in ON_OTHER_HOSTS)
+        ):
             yield PlacementVariant(method, hosts)
 
 

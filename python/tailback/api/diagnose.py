@@ -17,6 +17,18 @@ from tailback.api.candidates import (
     make_candidates,
     require_placements,
 )
+from tailback.api.effort import (
+    AFTER_REMEDIES,
+    AFTER_SEARCH,
+    draws,
+    engine_variations,
+    is_large,
+    note_on_effort,
+    other_settings,
+    proves_all,
+    repetitions,
+    worth_screening,
+)
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
@@ -26,7 +38,6 @@ from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
 from tailback.diagnosis.run_analysis import RunAnalysis, SimulatedNetwork, analyse_once
-from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.wording import (
     confidence_sentence,
     measured_confidence,
@@ -76,6 +87,7 @@ from tailback.simulation import simulate as run_scenario
 from tailback.simulation.decode import decode_samples
 from tailback.simulation.evaluate import has_no_probes
 from tailback.simulation.parallel.spread import Tasks, spread
+from tailback.simulation.prepare import fitting_size
 from tailback.sources.captures import is_capture, options_on_ranks, read_captures
 from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import notes_on_network, notes_on_recording
@@ -243,7 +255,7 @@ def diagnose(
         methods: Placements to try; default: all that apply.
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
-            large (:data:`tailback.api.diagnose.MANY_EVENTS`).
+            large (:data:`tailback.api.effort.MANY_EVENTS`).
         budget: Wall-clock time for the diagnosis of a measured run, such as ``"60 s"``. What does
             not fit is left out (``result.budget``); the verdict is then less certain.
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
@@ -591,20 +603,7 @@ class _Workflow:
             engines=self.engines,
             program=prepared.observed.program if self.engines else None,
         )
-        context = RemedyContext(
-            evaluate,
-            estimate,
-            made,
-            screened.estimate_ps,
-            prepared.observed.program,
-            rules,
-            frozenset(self.remedies) or None,
-            variants,
-            self.engines or RATES_WITHIN_HOSTS,
-            evaluate(Change(network="no-contention", background=False)).elapsed_ps
-            if is_large(run)
-            else 0,
-        )
+        context = self._search_inputs(estimate, screened, placed, rules)
         with reserved(AFTER_REMEDIES):
             diagnosis, search = diagnose_and_cure(
                 causes, context, seeds=seeds, progress=self.progress
@@ -626,6 +625,7 @@ class _Workflow:
             left_out = [
                 candidate.model_copy(update={"variant": variants[candidate.name]})
                 for candidate in screened.left_out
+                if candidate.name not in {proved.name for proved in remedy.candidates}
             ]
             left_out += [
                 Candidate(
@@ -638,7 +638,7 @@ class _Workflow:
             if change is not None:
                 after = evaluate(replace(change, measure=True))
                 after.summary["remedy"] = remedy.name
-                files, unwritten = self._rank_files(made.get(remedy.placement))
+                files, unwritten = self._rank_files(nodes_by_name(placed).get(remedy.placement))
                 warnings = [*warnings, *unwritten]
                 # If there is none, the short screen says why.
                 assumptions = assumptions if files else [*unwritten, *assumptions]
@@ -664,10 +664,46 @@ class _Workflow:
         """
         if self.methods:
             return Screening(made)
-        now = frozenset({self.prepared.observed.placement_name})
+        kept = frozenset(made if proves_all(self.run) else {self.prepared.observed.placement_name})
         if estimate is None:
-            return screen_by_bound(made, self.evaluate, always=now, progress=self.progress)
-        return screen(made, estimate, always=now, progress=self.progress)
+            return screen_by_bound(made, self.evaluate, always=kept, progress=self.progress)
+        return screen(made, estimate, always=kept, progress=self.progress)
+
+    def _search_inputs(
+        self,
+        estimate: Evaluate | None,
+        screened: Screening,
+        placed: Mapping[PlacementVariant, NDArray[np.uint32]],
+        rules: Sequence[str],
+    ) -> RemedyContext:
+        """Inputs of the search for remedies, with placements and those that screening keeps."""
+        run, evaluate, large = self.run, self.evaluate, is_large(self.run)
+        unshared = Change(network="no-contention", background=False)
+        made = nodes_by_name(placed)
+        return RemedyContext(
+            evaluate,
+            estimate,
+            screened.kept,
+            screened.estimate_ps,
+            self.prepared.observed.program,
+            rules,
+            frozenset(self.remedies) or None,
+            {variant.name: variant for variant in placed},
+            self.engines or RATES_WITHIN_HOSTS,
+            evaluate(unshared).elapsed_ps if large else 0,
+            {name: node for name, node in made.items() if name not in screened.kept},
+            self._coarse(),
+            draws(self.seeds, run),
+            {} if large else other_settings(run),
+        )
+
+    def _coarse(self) -> Evaluate | None:
+        """Simulates changes with coarse packets; None if messages have too few packets."""
+        engine = self.prepared.scenario.engine
+        size = fitting_size(self.prepared.observed.program, engine.packet)
+        if size is None or engine.coarse is not None:
+            return None
+        return make_evaluate(self.prepared.with_coarse_packets(size))
 
     def _hidden(self) -> float | None:
         """Share of rank time in which computation hides communication; None if it cannot."""
@@ -712,86 +748,3 @@ def _impossible_requests(
             f"{job_name!r}: list the job to change first, or set observed = false for the others."
         )
     return requests
-
-
-# --- effort ------------------------------------------------------------------------------------
-
-REPETITIONS = 3
-"""Repetitions of every re-simulation."""
-
-AFTER_SEARCH, AFTER_REMEDIES = 14, 6
-"""Simulations that a diagnosis with one repetition and no other placement makes after the search
-for causes, and after that for remedies, at least: an instant network, four routings, six steps and
-two removals of the waterfall; balanced and noiseless computation, two orders of adapters, two
-causes together, and the run with the remedy."""
-
-MANY_EVENTS = 20_000_000
-"""Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
-and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
-2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/speed.md)."""
-
-
-def repetitions(asked: int | None, run: base.Run) -> int:
-    """Number of repetitions.
-
-    Args:
-        asked: What the user asked for; None for the number that fits the size of the simulation.
-        run: The run to diagnose.
-    """
-    if asked is not None:
-        return asked
-    if is_large(run):
-        return 1
-    if not fits(REPETITIONS * AFTER_SEARCH):
-        leave_out("repetitions", 1, (REPETITIONS - 1) * AFTER_SEARCH)
-        return 1
-    return REPETITIONS
-
-
-def is_large(run: base.Run) -> bool:
-    """Whether a simulation of a run takes so long that as few as possible are made."""
-    return int(run.summary.get("events", 0)) > MANY_EVENTS
-
-
-FEWER_VARIATIONS = ENGINE_VARIATIONS[1::2]
-"""Other engine settings with which the steps of a large run are simulated: half of all. Buffers and
-the adapters' order of sending differ between them."""
-
-
-def engine_variations(run: base.Run) -> Sequence[EngineVariation]:
-    """Other engine settings with which every step of the waterfall is simulated."""
-    return FEWER_VARIATIONS if is_large(run) else ENGINE_VARIATIONS
-
-
-def note_on_effort(asked: int | None, run: base.Run) -> list[str]:
-    """A note if the size of the simulation reduces the number of simulations."""
-    if not is_large(run):
-        return []
-    millions = round(int(run.summary["events"]) / 1e6)
-    variations = (
-        f"with {len(FEWER_VARIATIONS)} other settings of the engine, not {len(ENGINE_VARIATIONS)}"
-    )
-    once = (
-        ""
-        if asked is not None
-        else (f" once ({option('seeds', REPETITIONS)} repeats it with other random choices) and")
-    )
-    return [
-        f"a simulation of this run has {millions} million events, so each is made{once} "
-        f"{variations}"
-    ]
-
-
-EVENTS_A_FLOW = 50
-"""A message costs the fluid model about 2.5 µs, as much as 25 to 50 events cost the packet
-engine."""
-
-
-def worth_screening(run: base.Run) -> bool:
-    """Whether the fluid model estimates a placement faster than the packet engine proves it.
-
-    It does not if a large simulation consists of short messages; placements are then compared
-    without contention, and no other remedy is estimated before it is simulated.
-    """
-    events, messages = (int(run.summary.get(name, 0)) for name in ("events", "messages"))
-    return not is_large(run) or events > EVENTS_A_FLOW * messages

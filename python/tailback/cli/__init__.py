@@ -30,6 +30,7 @@ from tailback.errors import TailbackError, command_line, nearest
 from tailback.names.display import printable
 
 COMMANDS = {
+    "advise": "Advise where the next job of a machine should go.",
     "calibrate": "Fit the engine's settings to a machine.",
     "collect": "Collect port counters of a live InfiniBand subnet.",
     "compare": "Compare two runs.",

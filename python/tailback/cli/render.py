@@ -305,11 +305,14 @@ def _remedy(
 def _tried(remedy: Remedy, *, gains: bool) -> list[str]:
     """The candidates that were simulated, with their gains if wanted, and those ruled out."""
     lines = list[str]()
-    proved = [c for c in remedy.candidates if c.proved]
+    proved = remedy.shown_candidates
     # The remedy first, even if a faster candidate is not applicable.
     proved.sort(key=lambda candidate: candidate.name != remedy.name)
+    hidden = sum(candidate.proved for candidate in remedy.candidates) - len(proved)
     if proved:
         lines += candidate_lines(proved, remedy.before_ps, gains=gains)
+    if hidden:
+        lines += wrap(f"and {counted(hidden, 'slower combination')}")
     left_out = [c for c in remedy.candidates if c.status is Status.RULED_OUT]
     for by, names in (
         ("by the fluid model", [c.name for c in left_out if c.estimate_ps]),
@@ -333,23 +336,22 @@ def candidate_lines(
     """
     rows = list[tuple[str, ...]]()
     if all(c.elapsed_ps != before_ps for c in candidates):
-        rows.append(("unchanged", "", "", format_time(before_ps), "", ""))
+        rows.append(("unchanged", "", format_time(before_ps), "", ""))
     rows += [
         (
             c.name,
-            c.kind,
             format_time(c.estimate_ps) if c.estimate_ps else "—",
             format_time(c.elapsed_ps),
-            percent(1 - c.elapsed_ps / max(before_ps, 1)),
+            percent(1 - c.elapsed_ps / max(before_ps, 1) if c.gain is None else c.gain),
             "—" if c.congested_fraction is None else percent(c.congested_fraction),
         )
         for c in candidates
     ]
-    head: tuple[str, ...] = ("tried", "kind", "by fluid", "by packets", "gain", "congested")
+    head: tuple[str, ...] = ("tried", "by fluid", "by packets", "gain", "congested")
     if not gains:
         at = head.index("gain")
         head, rows = _without(head, at), [_without(row, at) for row in rows]
-    return align_columns(head, rows, "  rrrr"[: len(head)], names=(0,))
+    return align_columns(head, rows, " rrrr"[: len(head)], names=(0,))
 
 
 def _without(row: tuple[str, ...], at: int) -> tuple[str, ...]:

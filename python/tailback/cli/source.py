@@ -73,6 +73,11 @@ _WITHIN_HOSTS = (
 """Options for the rates of messages within hosts."""
 
 
+def fabric_option(command: F) -> F:
+    """Add only the option for the network of a trace."""
+    return _NETWORK[0](command)
+
+
 def scenario_options(command: F) -> F:
     """Add the argument SOURCE and the options that change its scenario."""
     decorators = [

@@ -68,7 +68,10 @@ Times = Literal["expected", "measured"]
 
 Kind = Literal["placement", "pattern", "routing", "rate-control", "repair", "combined"]
 """What a remedy changes: where ranks run, how the program communicates, how packets are routed,
-how fast adapters send, slow cables, or two of these together."""
+how fast adapters send, slow cables, or several of these together."""
+
+USER_KINDS: frozenset[Kind] = frozenset({"placement", "pattern"})
+"""Kinds of remedy that users can apply without the operators of the network."""
 
 SAME_PROGRAM: frozenset[Kind] = frozenset({"placement", "routing", "rate-control", "repair"})
 """Kinds that do not change the program, so its ideal time is a lower bound for them too."""
@@ -271,6 +274,7 @@ class Candidate(FrozenModel):
         variant: For a placement, how it was generated; None if only its name is known, and for
             other kinds.
         parts: Names of the candidates that a combined one consists of; empty for others.
+        part_kinds: Their kinds.
         action: What to do, one sentence; empty for placements.
         assumes: Condition for it to be possible or to compute the same result; empty if there is
             none.
@@ -278,9 +282,13 @@ class Candidate(FrozenModel):
         elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 if not simulated.
         low_ps: Minimum of ``elapsed_ps`` over the seeds.
         high_ps: Maximum of ``elapsed_ps`` over the seeds.
-        gain_low: Smallest gain over the repetitions and the errors of the rates within hosts, None
-            if these were not simulated.
+        gain: Mean gain over an ensemble of simulations, paired by seed; None if not simulated.
+        gain_low: Smallest gain in the ensemble and with other engine settings, without the lowest
+            twentieth of the draws.
         gain_high: Largest gain, likewise.
+        ensemble: Number of draws in the ensemble: of routing seeds, and of others' traffic.
+        sensitive_to: Setting of the engine that changes the gain most; empty if not simulated.
+        sensitive_gain: Gain with that setting.
         repetitions: Number of seeds simulated: 1 if it is clearly slower than others of its kind, 2
             if its gain is clear.
         path_length: Average number of switches a packet visits.
@@ -293,14 +301,19 @@ class Candidate(FrozenModel):
     kind: Kind = "placement"
     variant: PlacementVariant | None = None
     parts: tuple[str, ...] = ()
+    part_kinds: tuple[Kind, ...] = ()
     action: str = ""
     assumes: str = ""
     estimate_ps: int = 0
     elapsed_ps: int = 0
     low_ps: int = 0
     high_ps: int = 0
+    gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    ensemble: int = 0
+    sensitive_to: str = ""
+    sensitive_gain: float | None = None
     repetitions: int = 0
     path_length: float = 0.0
     congested_fraction: float | None = None
@@ -311,6 +324,16 @@ class Candidate(FrozenModel):
     def proved(self) -> bool:
         """Whether it was simulated packet by packet."""
         return self.status is Status.PROVED
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """Everything that it changes."""
+        return frozenset(self.part_kinds or (self.kind,))
+
+    @property
+    def by_users(self) -> bool:
+        """Whether users can apply it without the operators of the network."""
+        return self.kinds <= USER_KINDS
 
     @property
     def remark(self) -> str:
@@ -324,6 +347,9 @@ class Candidate(FrozenModel):
             raise ValueError(f"candidate {self.name!r} is {self.status} for {self.reason!r}")
         return self
 
+
+COMBINED_SHOWN = 4
+"""Combinations of changes that are listed besides the recommended one."""
 
 Saves = Callable[[Candidate, Candidate], str]
 """Says how much less time a candidate takes than the unchanged run."""
@@ -345,8 +371,8 @@ class Remedy(FrozenModel):
         before_ps: Time without the remedy, re-simulated like the candidates; without
             re-simulation, as observed.
         after_ps: Predicted time with the remedy.
-        gain: Share of the time that it saves: ``predicted_gain.value``, or in a forecast
-            ``1 - after / before``.
+        gain: Share of the time that it saves: ``predicted_gain.value``, or in a forecast the mean
+            over all draws of the ensemble.
         predicted_gain: Share of the measured time that it saves, with the error of the model; None
             if nothing was measured, or if it does not help.
         candidates: All candidates tried, best first.
@@ -374,6 +400,13 @@ class Remedy(FrozenModel):
         return " ".join(self.actions)
 
     @property
+    def shown_candidates(self) -> list[Candidate]:
+        """The proved candidates that are listed: of combined ones the remedy and the fastest."""
+        proved = [c for c in self.candidates if c.proved]
+        combined = [c.name for c in proved if c.kind == "combined" and c.name != self.name]
+        return [c for c in proved if c.name not in combined[COMBINED_SHOWN:]]
+
+    @property
     def gain_range(self) -> str:
         """The gain as displayed: of a measured run with its 95 % interval."""
         if (predicted := self.predicted_gain) is None:
@@ -388,7 +421,9 @@ class Remedy(FrozenModel):
                 continue
             if name not in proved:
                 raise ValueError(f"{what} {name!r} is recommended without a proof")
-            if proved[name].elapsed_ps >= self.before_ps:
+            # What is part of the remedy need not help alone.
+            alone = name == self.name or name not in self.parts
+            if alone and proved[name].elapsed_ps >= self.before_ps:
                 raise ValueError(
                     f"{what} {name!r} is recommended, and takes {proved[name].elapsed_ps} ps "
                     f"instead of {self.before_ps} ps"
@@ -569,7 +604,7 @@ class Diagnosis(FrozenModel):
         if self.remedy is not None:
             self._not_below("before", self.remedy.before_ps)
             for candidate in self.remedy.candidates:
-                if candidate.proved and candidate.kind in SAME_PROGRAM:
+                if candidate.proved and candidate.kinds <= SAME_PROGRAM:
                     self._not_below(candidate.name, candidate.low_ps)
                     self._not_below(candidate.name, candidate.elapsed_ps)
         return self

@@ -60,7 +60,7 @@ def degrade(fabric: Fabric, sections: Sequence[Degraded]) -> Fabric:
     for section in sections:
         key = "cable" if section.cable is not None else "link"
         port = section.cable or section.link or ""
-        link = _find_link(fabric, port, key)
+        link = find_link(fabric, port, key)
         links = [link, int(fabric.link_reverse[link])] if key == "cable" else [link]
         before = next((port_of[each] for each in links if each in port_of), None)
         if before is not None:
@@ -99,7 +99,7 @@ def with_stated_cables(section: FabricSection, fabric: Fabric) -> FabricSection:
     stated_links: set[int] = set()
     for slowed in section.degraded:
         key = "cable" if slowed.cable is not None else "link"
-        link = _find_link(fabric, slowed.cable or slowed.link or "", key)
+        link = find_link(fabric, slowed.cable or slowed.link or "", key)
         stated_links |= {link, int(fabric.link_reverse[link])}
     stated = [
         Degraded.model_validate(
@@ -168,13 +168,24 @@ def with_limits(fabric: Fabric, limits: Sequence[tuple[int, float]]) -> Fabric:
     return replace(fabric, link_gbps=rate, nominal_gbps=nominal)
 
 
-def _find_link(fabric: Fabric, text: str, key: str) -> int:
-    """The link that leaves a port, ``"leaf3[7]"``."""
+def find_link(fabric: Fabric, text: str, key: str, place: str = "") -> int:
+    """The link that leaves a port, ``"leaf3[7]"``.
+
+    Args:
+        fabric: The fabric.
+        text: Name and number of the port.
+        key: Key of a scenario that names it.
+        place: Place of the text for errors; by default that key.
+
+    Raises:
+        ScenarioError: There is no such port, or no cable at it.
+    """
+    place = place or f"{_PLACE} {key}"
     named = split_port(text)
     if named is None:
         raise ScenarioError(
             f"{text!r} is not the name of a port",
-            place=f"{_PLACE} {key}",
+            place=place,
             remedy='name a node or switch and its port, as reports do: "leaf3[7]"',
         )
     name, port = named
@@ -182,7 +193,7 @@ def _find_link(fabric: Fabric, text: str, key: str) -> int:
     if name not in names:
         raise ScenarioError(
             f"there is no node or switch {name!r}",
-            place=f"{_PLACE} {key}",
+            place=place,
             remedy=nearest(name, names),
         )
     mine = fabric.link_src == names.index(name)
@@ -193,7 +204,7 @@ def _find_link(fabric: Fabric, text: str, key: str) -> int:
         ports = ", ".join([*by_interface][:50])
         raise ScenarioError(
             f"{name!r} has no cable at port {port}",
-            place=f"{_PLACE} {key}",
+            place=place,
             remedy=f"ports with a cable: {ports}",
         )
     return int(link_at[port])

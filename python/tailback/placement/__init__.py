@@ -17,6 +17,7 @@ from tailback.placement.assign import (
 from tailback.placement.compute_hosts import ComputeHosts, compute_hosts
 from tailback.placement.footprint import (
     Footprint,
+    fewest_neighbours,
     fewest_switches,
     footprint,
     leaf_of_hosts,
@@ -54,6 +55,7 @@ __all__ = [
     "assignment_for",
     "compute_hosts",
     "edge_cut",
+    "fewest_neighbours",
     "fewest_switches",
     "footprint",
     "hosts_from_spec",

@@ -8,7 +8,7 @@ hosts and the ranks per host.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -161,6 +161,35 @@ def fewest_switches(
         under_leaf = [host for host, at in zip(listed, leaf, strict=True) if at == best]
         chosen.update(under_leaf[:need])
     return [host for host in listed if host in chosen]
+
+
+def fewest_neighbours(
+    fabric: Fabric,
+    hosts: Iterable[int],
+    count: int,
+    neighbours: Mapping[int, int],
+    *,
+    spread: bool = False,
+) -> list[int]:
+    """``count`` of ``hosts`` under the leaf switches with the fewest hosts of other jobs.
+
+    Args:
+        fabric: The fabric.
+        hosts: Connected hosts to choose from, at least ``count``.
+        count: Number of hosts to choose.
+        neighbours: Hosts of other jobs under each leaf.
+        spread: Choose evenly from all leaves, and from those with few neighbours first.
+    """
+    listed = list(hosts)
+    leaf = leaf_of_hosts(fabric, listed)
+    size, turn = Counter(leaf), Counter[int]()
+    order = list[tuple[int, ...]]()
+    for place, at in enumerate(leaf):
+        quiet = (neighbours.get(at, 0), -size[at], at, place)
+        order.append((turn[at], *quiet) if spread else quiet)
+        turn[at] += 1
+    chosen = {place for *_, place in sorted(order)[:count]}
+    return [host for place, host in enumerate(listed) if place in chosen]
 
 
 def leaf_of_hosts(fabric: Fabric, hosts: Iterable[int]) -> list[int]:

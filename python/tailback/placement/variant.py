@@ -20,12 +20,21 @@ class HostChoice(StrEnum):
     """As many of the allowed hosts, under the fewest switches."""
     AWAY_FROM_CONGESTION = "away-from-congestion"
     """As many of the allowed hosts, none under a congested leaf where that is possible."""
+    OTHER_SWITCHES = "other-switches"
+    """As many of the allowed hosts, under the fewest leaves of those that the job does not use."""
+    FEWEST_NEIGHBOURS = "fewest-neighbours"
+    """As many of the allowed hosts, under the leaves with the fewest hosts of other jobs."""
+    MOST_SWITCHES = "most-switches"
+    """As many of the allowed hosts, evenly under as many leaves as possible."""
 
 
 SUFFIXES: Final = {
     HostChoice.IN_USE: "",
     HostChoice.FEWEST_SWITCHES: "-compact",
     HostChoice.AWAY_FROM_CONGESTION: "-keep-off",
+    HostChoice.OTHER_SWITCHES: "-elsewhere",
+    HostChoice.FEWEST_NEIGHBOURS: "-quiet",
+    HostChoice.MOST_SWITCHES: "-spread",
 }
 """Suffix of a placement's name for each choice of hosts."""
 

@@ -4,9 +4,9 @@ A kind of remedy is one file here with a function registered by ``@REMEDIES.regi
 """
 
 from tailback.registry import import_parts
-from tailback.remedy.advice import recommend
+from tailback.remedy.advice import recommend, usable_kinds
 from tailback.remedy.full_diagnosis import diagnose
-from tailback.remedy.proof import MIN_GAIN, congested_hops
+from tailback.remedy.proof import MIN_GAIN, congested_hops, improvements
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.remedy.search import RemedySearch, diagnose_and_cure, find_remedy
 
@@ -22,5 +22,7 @@ __all__ = [
     "diagnose",
     "diagnose_and_cure",
     "find_remedy",
+    "improvements",
     "recommend",
+    "usable_kinds",
 ]

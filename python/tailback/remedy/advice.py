@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Kind, Remedy, Saves
+from tailback.diagnosis.model import (
+    USER_KINDS,
+    Candidate,
+    Cause,
+    Diagnosis,
+    Kind,
+    Remedy,
+    Saves,
+)
 from tailback.placement.variant import FILE, RECORDED, HostChoice
 from tailback.remedy.proof import (
     MIN_GAIN,
     current_placement,
+    fastest_first,
     gain_of,
     gains_as_stated,
     improvements,
@@ -30,6 +39,9 @@ _ON_OTHER_HOSTS = {
     HostChoice.AWAY_FROM_CONGESTION: (
         " (ranks shifted, on allowed hosts that are not under congested switches)"
     ),
+    HostChoice.OTHER_SWITCHES: " (on allowed hosts, under other switches)",
+    HostChoice.FEWEST_NEIGHBOURS: " (on allowed hosts, under switches with few other jobs)",
+    HostChoice.MOST_SWITCHES: " (on allowed hosts, under as many switches as possible)",
 }
 
 REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
@@ -50,10 +62,6 @@ NONE_HELPS: dict[Cause, str] = {
 """What is said if changes that should remove a cause do not; with their number."""
 
 NOT_SIMULATED = "This was not simulated."
-
-USER_KINDS: tuple[Kind, ...] = ("placement", "pattern", "combined")
-"""Kinds of remedy that users can apply without the operators of the network."""
-
 
 AVOIDED_LINKS_SHOWN = 8
 """Number of links to avoid that a remedy names."""
@@ -85,8 +93,10 @@ def recommend(
         return None
     now = current_placement(run)
     before, effective = improvements(candidates, now)
-    remedy = _main_remedy(effective, diagnosis.cause)
-    placement = _quickest([c for c in effective if c.kind == "placement"])
+    remedy = None if before is None else _main_remedy(effective, before, diagnosis.cause)
+    placement = _placement_of(remedy, candidates) or _quickest(
+        [c for c in effective if c.kind == "placement"]
+    )
     advice = _advice(diagnosis, candidates, now, effective)
     if before is not None and remedy is None:
         advice += _uncertain_changes(candidates, before)
@@ -131,33 +141,59 @@ def recommend(
     )
 
 
-def _main_remedy(effective: Sequence[Candidate], cause: Cause) -> Candidate | None:
+def _placement_of(remedy: Candidate | None, candidates: Sequence[Candidate]) -> Candidate | None:
+    """The placement that a combined remedy uses."""
+    parts = () if remedy is None else remedy.parts
+    return next((c for c in candidates if c.name in parts and c.kind == "placement"), None)
+
+
+def usable_kinds(cause: Cause) -> frozenset[Kind]:
+    """Kinds of change to recommend first: what users can apply, or what removes the cause."""
+    kind = REMEDY_KIND_OF_CAUSE.get(cause)
+    return USER_KINDS if kind is None else USER_KINDS | {kind}
+
+
+def _main_remedy(
+    effective: Sequence[Candidate], before: Candidate, cause: Cause
+) -> Candidate | None:
     """The remedy that gains most, of those that users can apply or that remove the cause.
 
     If none of these helps, it is the best for the operators of the network. Of changes that are
-    equally fast within their repetitions, one change comes before a combined one, a change that
-    users can apply before one that needs the operators, and the kind of the cause before others.
+    equally fast within their draws or repetitions, one change comes before a combined one, a change
+    that users can apply before one that needs the operators, and the kind of the cause before
+    others.
     """
-    kind = REMEDY_KIND_OF_CAUSE.get(cause)
-    preferred = [c for c in effective if c.kind in (*USER_KINDS, kind)] or list(effective)
-    best = _quickest(preferred)
-    if best is None:
-        return None
-    as_good = [c for c in preferred if not is_improvement(best, c)]
+    preferred = [c for c in effective if c.kinds <= usable_kinds(cause)] or list(effective)
+    return _simplest_of_fastest(preferred, before, REMEDY_KIND_OF_CAUSE.get(cause))
+
+
+def _simplest_of_fastest(
+    candidates: Sequence[Candidate], before: Candidate, kind: Kind | None
+) -> Candidate | None:
+    """The simplest of those as fast as the fastest, which comes first; of ``kind`` if possible."""
     return min(
-        as_good,
+        (c for c in candidates if not _is_faster(candidates[0], c)),
         key=lambda c: (
-            c.kind == "combined",
-            c.kind not in USER_KINDS,
-            c.kind != kind,
-            c.elapsed_ps,
+            len(c.kinds),
+            not c.by_users,
+            kind not in c.kinds,
+            -mean_gain(c, before),
             c.name,
         ),
+        default=None,
     )
 
 
+def _is_faster(best: Candidate, other: Candidate) -> bool:
+    """Whether a candidate is faster than another by more than :data:`MIN_GAIN`."""
+    if best.gain is None or other.gain is None:
+        return is_improvement(best, other)
+    return 1 - best.gain < (1 - MIN_GAIN) * (1 - other.gain)
+
+
 def _quickest(candidates: Sequence[Candidate]) -> Candidate | None:
-    return min(candidates, key=lambda c: (c.elapsed_ps, c.name), default=None)
+    """The first of candidates that are sorted best first."""
+    return next(iter(candidates), None)
 
 
 def _actions(
@@ -172,15 +208,17 @@ def _actions(
     if remedy.kind == "placement":
         out = [*advice, use_placement(remedy, gains, meanwhile=bool(advice))]
     else:
-        by_operators = remedy.kind not in (kind_of_cause, *USER_KINDS)
+        by_operators = not (remedy.by_users or kind_of_cause in remedy.kinds)
         change = apply_change(remedy, gains, by_operators=by_operators)
-        out = [*(advice if remedy.kind not in (kind_of_cause, "combined") else ()), *change]
-        if placement is not None and remedy.kind != "combined":
+        helps = kind_of_cause in remedy.kinds or remedy.kind == "combined"
+        out = [*(() if helps else advice), *change]
+        if placement is not None and placement.name not in remedy.parts:
             out.append(use_placement(placement, gains, meanwhile=True))
-    best = _quickest([c for c in effective if c.kind not in USER_KINDS and c is not remedy])
-    if best is not None and remedy.kind in USER_KINDS:
+    others = [c for c in effective if not c.by_users and _is_faster(c, remedy)]
+    best = _simplest_of_fastest(others, gains.before, kind_of_cause)
+    if best is not None and remedy.by_users:
         out.append(operators_could(best, gains))
-    return tuple(out)
+    return tuple(out) + sensitivity(remedy, gains.before)
 
 
 def _avoid(diagnosis: Diagnosis) -> list[str]:
@@ -205,7 +243,7 @@ def _uncertain_changes(candidates: Sequence[Candidate], before: Candidate) -> tu
     uncertain = [
         c for c in candidates if gains_as_stated(c, before) and not is_improvement(c, before)
     ]
-    best = _quickest(uncertain)
+    best = _quickest(sorted(uncertain, key=fastest_first))
     return () if best is None else (may_help(best, before),)
 
 
@@ -298,6 +336,23 @@ def apply_change(candidate: Candidate, gains: Gains, *, by_operators: bool) -> t
     assumed = (f"This assumes that {candidate.assumes}.",) if candidate.assumes else ()
     subject = "Repaired, the run" if asked else "This"
     return f"{who}{candidate.action}", f"{subject} takes {gains.of(candidate)}.", *assumed
+
+
+def sensitivity(candidate: Candidate, before: Candidate) -> tuple[str, ...]:
+    """The setting of the engine that lowers the gain most, or turns it into a loss."""
+    gain = candidate.sensitive_gain
+    if gain is None:
+        return ()
+    if gain <= 0:
+        lost = f"takes {percent(-gain)} more time" if gain < 0 else "saves nothing"
+        return (f"This would flip with {candidate.sensitive_to}: the change then {lost}.",)
+    less = mean_gain(candidate, before) - gain
+    if less < MIN_GAIN:
+        return ()
+    return (
+        f"The gain is most sensitive to settings of the engine: with {candidate.sensitive_to} it "
+        f"is {100 * less:.0f} points less.",
+    )
 
 
 def operators_could(candidate: Candidate, gains: Gains) -> str:

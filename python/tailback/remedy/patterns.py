@@ -7,6 +7,7 @@ from tailback.evaluate import Change
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run.run import Run
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, labels_of_phases
+from tailback.traffic.rewrites.other_collectives import ALGORITHMS
 
 MIN_CHARGE = 0.02
 """Minimum share of the time that re-simulation attributes to the pattern, as for any remedy."""
@@ -14,20 +15,25 @@ MIN_CHARGE = 0.02
 
 @REMEDIES.register("pattern")
 def patterns(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
-    """Every rewrite of the program that applies to the calls and phases that overload nodes."""
+    """Every rewrite of the program that applies to the calls and phases that overload nodes.
+
+    If no node is overloaded, only other algorithms of the collectives are proposed.
+    """
     finding = next((f for f in diagnosis.findings if f.cause == "pattern"), None)
     charged = max((s.charged for s in diagnosis.shares if s.cause == "pattern"), default=0.0)
-    if context.program is None or (diagnosis.cause != "pattern" and charged < MIN_CHARGE):
+    if context.program is None:
         return []
-    if finding is None and diagnosis.cause != "pattern":
-        return []
-    phases = finding.phases if finding is not None else []
+    overloaded = diagnosis.cause == "pattern" or (finding is not None and charged >= MIN_CHARGE)
+    entries = [entry for entry in REWRITES if overloaded or entry.name in ALGORITHMS]
+    phases = finding.phases if finding is not None and overloaded else []
     focus = labels_of_phases(context.program, phases)
     proposals = []
-    for entry in REWRITES:
+    for entry in entries:
         try:
             rewrite = entry.part(context.program, focus)
         except DoesNotApplyError as why:
+            if not overloaded:
+                continue
             proposals.append(Proposal("pattern", entry.name, not_applicable=why.message))
             continue
         change = Change(program=rewrite.program)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import mean
 
 import polars as pl
 
 from tailback.budget import optional
-from tailback.diagnosis.model import Candidate, Gain, Status
+from tailback.diagnosis.model import USER_KINDS, Candidate, Gain, Kind, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
@@ -25,6 +26,17 @@ CONFIRMED = 3
 Three of three are faster than three others by chance with probability 1 in 20, one of one with 1 in
 2. :func:`prove` says when two suffice.
 """
+
+
+MAX_LOSERS = 0.05
+"""Share of the draws of an ensemble in which a recommended change may lose."""
+
+Group = tuple[Kind, bool]
+"""As :attr:`Proposal.group`."""
+
+
+SEMIFINALISTS, FINALISTS = 8, 3
+"""Candidates of a class that are compared in a quarter of the draws, and in all."""
 
 
 def current_placement(run: Run) -> str:
@@ -81,9 +93,9 @@ def prove(
     if before is not None:
         before.repeat(evaluate, seeds)
     ordered = sorted(trials, key=lambda trial: fastest_first(trial.candidate))
-    quickest: dict[str, _Trial] = {}
+    quickest: dict[Group, _Trial] = {}
     for trial in ordered:
-        quickest.setdefault(trial.proposal.kind, trial)
+        quickest.setdefault(trial.proposal.group, trial)
     # The fastest of each kind come first: the others are compared with their repetitions.
     for compared in (
         list(quickest.values()),
@@ -91,14 +103,14 @@ def prove(
     ):
         _repeat(compared, quickest, before, evaluate, seeds)
     if before is not None and not before.error:
-        for kind in quickest:
-            _confirm([t for t in ordered if t.proposal.kind == kind], before, evaluate)
+        for group in quickest:
+            _confirm([t for t in ordered if t.proposal.group == group], before, evaluate)
     return sorted((trial.candidate for trial in trials), key=fastest_first)
 
 
 def _repeat(
     trials: Sequence[_Trial],
-    quickest: Mapping[str, _Trial],
+    quickest: Mapping[Group, _Trial],
     before: _Trial | None,
     evaluate: Evaluate,
     seeds: int,
@@ -107,8 +119,8 @@ def _repeat(
     contenders = [
         trial
         for trial in trials
-        if trial is quickest[trial.proposal.kind]
-        or not trial.slower_than(quickest[trial.proposal.kind])
+        if trial is quickest[trial.proposal.group]
+        or not trial.slower_than(quickest[trial.proposal.group])
     ]
     for at_least in (min(seeds, 2), seeds):
         if at_least > 2 and before is not None:
@@ -163,6 +175,7 @@ def not_simulated(
         kind=proposal.kind,
         variant=proposal.variant,
         parts=proposal.parts,
+        part_kinds=proposal.part_kinds,
         action=proposal.action,
         assumes=proposal.assumes,
         estimate_ps=estimate_ps,
@@ -238,6 +251,7 @@ class _Trial:
             kind=proposal.kind,
             variant=proposal.variant,
             parts=proposal.parts,
+            part_kinds=proposal.part_kinds,
             action=proposal.action,
             assumes=proposal.assumes,
             estimate_ps=self.estimate_ps,
@@ -265,9 +279,14 @@ def congested_hops(run: Run) -> float | None:
 
 
 def gains_as_stated(candidate: Candidate, before: Candidate) -> bool:
-    """Whether it gains :data:`MIN_GAIN` on average and its slowest repetition beats all before."""
+    """Whether it gains :data:`MIN_GAIN` on average over the ensemble.
+
+    Without an ensemble, its slowest repetition must also beat all before.
+    """
     if not candidate.proved or candidate.elapsed_ps <= 0 or before.elapsed_ps <= 0:
         return False
+    if candidate.gain is not None:
+        return candidate.gain >= MIN_GAIN
     return mean_gain(candidate, before) >= MIN_GAIN and candidate.high_ps < before.low_ps
 
 
@@ -285,12 +304,18 @@ def improvements(
     if before is None:
         return None, []
     better = [c for c in candidates if c.name != unchanged and is_improvement(c, before)]
-    return before, sorted(better, key=fastest_first)
+    # Without the comparison in all draws a gain may be chance.
+    compared = [c for c in better if c.ensemble or not any(each.ensemble for each in candidates)]
+    return before, sorted(compared, key=lambda c: (-mean_gain(c, before), c.name))
 
 
 def mean_gain(candidate: Candidate, before: Candidate) -> float:
-    """Share of the time that a candidate saves, on average over repetitions."""
-    return 1.0 - candidate.elapsed_ps / before.elapsed_ps
+    """Share of the time that a candidate saves, on average over the ensemble, or repetitions."""
+    return (
+        candidate.gain
+        if candidate.gain is not None
+        else 1.0 - candidate.elapsed_ps / before.elapsed_ps
+    )
 
 
 def gain_of(candidate: Candidate, before: Candidate) -> Gain:
@@ -308,45 +333,143 @@ def with_gain_intervals(
     before: Candidate,
     changes: Mapping[str, Change],
     context: RemedyContext,
+    usable: frozenset[Kind] = USER_KINDS,
 ) -> list[Candidate]:
-    """The candidates, with the range of the gains of the best of each kind.
+    """The candidates; those that may be recommended with their gains over an ensemble.
 
-    A gain is the difference between two simulations with the same random choices and the same
-    engine settings: those of the scenario in every repetition, and the engines of the context. If a
-    candidate gains nothing with one of them, the next one is simulated too.
+    A gain is the difference between two simulations with the same random choices, the same draw of
+    others' traffic and the same engine settings: those of the scenario in every draw, and the
+    engines of the context. The fastest of each class (kinds that users can apply, usable ones, all,
+    and each kind alone) are compared in a quarter of the draws, and the best of these in all. If a
+    candidate loses with one of the engines, or in more draws than :data:`MAX_LOSERS` allows, the
+    next one is compared too.
 
     Args:
         run: The observed run.
         candidates: The proved candidates.
         before: The unchanged run.
         changes: The change of each candidate, by name.
-        context: How to simulate, and with which other engine settings.
+        context: How to simulate, in how many draws, and with which other engine settings.
+        usable: Kinds of change that are recommended before others.
     """
-    evaluate, engines = context.evaluate, _engines_that_matter(run, context.engines)
+    engines = [Change(variation=e) for e in _engines_that_matter(run, context.engines)]
+    faster = [
+        c
+        for c in sorted(candidates, key=fastest_first)
+        if c.proved and c.name != before.name and c.elapsed_ps < before.elapsed_ps
+    ]
+    repeated = min((c.repetitions for c in [*faster, before]), default=1)
+    draws = _draws(repeated, max(context.draws, before.repetitions))
+    few = draws[: max(len(draws) // 4, min(len(draws), CONFIRMED))]
+    everything = frozenset[Kind]().union(*(candidate.kinds for candidate in faster))
+    classes = [
+        [c for c in faster if c.kinds <= kinds][:SEMIFINALISTS]
+        for kinds in (USER_KINDS, usable, everything)
+    ]
+    compared: dict[str, Candidate] = {}
+    with optional("intervals of gains"):
+        for contenders in classes:
+            gains = {c.name: mean(_paired_gains(changes[c.name], few, context)) for c in contenders}
+            ordered = sorted(contenders, key=lambda c: -gains[c.name])
+            most = FINALISTS if len(draws) > CONFIRMED else 1
+            _compare(ordered, most, compared, before, changes, (draws, engines), context)
+        for kind in sorted(everything):
+            alone = [c for c in faster if c.kinds == {kind}]
+            _compare(alone, 1, compared, before, changes, (draws, engines), context)
+    return [compared.get(candidate.name, candidate) for candidate in candidates]
 
-    def times(change: Change, repetitions: int) -> list[int]:
-        varied = [
-            *(replace(change, seed_offset=n, measure=n == 0) for n in range(repetitions)),
-            *(replace(change, variation=engine) for engine in engines),
+
+def _compare(
+    contenders: Sequence[Candidate],
+    most: int,
+    compared: dict[str, Candidate],
+    before: Candidate,
+    changes: Mapping[str, Change],
+    ensemble: tuple[Sequence[Change], Sequence[Change]],
+    context: RemedyContext,
+) -> None:
+    """Compare contenders with the unchanged run until ``most`` are compared and one of them helps.
+
+    Args:
+        contenders: The most promising first.
+        most: How many to compare if one helps.
+        compared: Those that were compared, by name; added to.
+        before: The unchanged run.
+        changes: The change of each candidate, by name.
+        ensemble: Draws, and other engine settings.
+        context: How to simulate.
+    """
+    draws, engines = ensemble
+    helps = False
+    for number, candidate in enumerate(contenders):
+        if helps and number >= most:
+            return
+        if candidate.name not in compared:
+            gains = _paired_gains(changes[candidate.name], draws, context)
+            varied = _paired_gains(changes[candidate.name], engines, context)
+            kept = [*sorted(gains)[int(MAX_LOSERS * len(gains)) :], *varied]
+            update = {
+                "gain": mean(gains),
+                "gain_low": min(kept),
+                "gain_high": max(kept),
+                "ensemble": len(gains),
+            }
+            compared[candidate.name] = candidate.model_copy(update=update)
+        helps = helps or is_improvement(compared[candidate.name], before)
+
+
+def _draws(repeated: int, draws: int) -> list[Change]:
+    """The draws of an ensemble: first the repetitions, then those with other traffic of others."""
+    return [
+        Change(seed_offset=n, others_draw=n if n >= repeated else 0, measure=n == 0)
+        for n in range(draws)
+    ]
+
+
+def _paired_gains(
+    change: Change, conditions: Sequence[Change], context: RemedyContext
+) -> list[float]:
+    """What a change gains under each condition: a draw, or another engine setting."""
+    evaluate = context.evaluate
+    pairs = [
+        [
+            replace(
+                base,
+                seed_offset=condition.seed_offset,
+                others_draw=condition.others_draw,
+                measure=condition.measure,
+                variation=condition.variation,
+            )
+            for base in (change, Change())
         ]
-        announce(evaluate, varied)
-        return [evaluate(variant).elapsed_ps for variant in varied]
+        for condition in conditions
+    ]
+    announce(evaluate, [varied for pair in pairs for varied in pair])
+    gains = list[float]()
+    for changed, unchanged in pairs:
+        after, before = evaluate(changed).elapsed_ps, evaluate(unchanged).elapsed_ps
+        gains.append(1 - after / before)
+    return gains
 
-    bounded, settled = list[Candidate](), set[str]()
-    for candidate in sorted(candidates, key=fastest_first):
-        if candidate.kind in settled or not is_improvement(candidate, before):
-            bounded.append(candidate)
-            continue
-        repetitions, update = min(candidate.repetitions, before.repetitions), {}
-        with optional("intervals of gains"):
-            changed = times(changes[candidate.name], repetitions)
-            pairs = zip(changed, times(Change(), repetitions), strict=True)
-            gains = [1 - now / unchanged for now, unchanged in pairs]
-            update = {"gain_low": min(gains), "gain_high": max(gains)}
-        bounded.append(candidate.model_copy(update=update))
-        if is_improvement(bounded[-1], before):
-            settled.add(candidate.kind)
-    return bounded
+
+def with_sensitivity(candidate: Candidate, change: Change, context: RemedyContext) -> Candidate:
+    """The candidate, with the engine setting that lowers its gain most.
+
+    Args:
+        candidate: A proved candidate.
+        change: How it is simulated.
+        context: How to simulate, and the settings by name.
+    """
+    update: dict[str, str | float] = {}
+    with optional("intervals of gains"):
+        names = list(context.settings)
+        gains = _paired_gains(
+            change, [Change(variation=context.settings[name]) for name in names], context
+        )
+        if names:
+            least, name = min(zip(gains, names, strict=True))
+            update = {"sensitive_to": name, "sensitive_gain": least}
+    return candidate.model_copy(update=update)
 
 
 def _engines_that_matter(run: Run, engines: Sequence[EngineVariation]) -> list[EngineVariation]:

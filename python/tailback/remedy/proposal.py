@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.model import Diagnosis, Kind
+from tailback.diagnosis.model import USER_KINDS, Diagnosis, Kind
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.placement.variant import PlacementVariant
 from tailback.registry import Registry
@@ -32,7 +32,7 @@ class Proposal:
         change: How it is simulated.
         action: What to do, one sentence; empty for placements, whose name says it.
         assumes: What it assumes; empty if nothing.
-        parts: Names of the combined proposals; empty for others.
+        combines: The combined proposals; empty for others.
         variant: How a placement was computed; None if unknown, or for other kinds.
         not_applicable: Why it does not apply to the program; empty if it does.
     """
@@ -42,9 +42,34 @@ class Proposal:
     change: Change = field(default_factory=Change)
     action: str = ""
     assumes: str = ""
-    parts: tuple[str, ...] = ()
+    combines: tuple[Proposal, ...] = ()
     variant: PlacementVariant | None = None
     not_applicable: str = ""
+
+    @property
+    def single(self) -> tuple[Proposal, ...]:
+        """The proposals that it combines, or itself."""
+        return self.combines or (self,)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the combined proposals; empty for others."""
+        return tuple(part.name for part in self.combines)
+
+    @property
+    def part_kinds(self) -> tuple[Kind, ...]:
+        """Their kinds."""
+        return tuple(part.kind for part in self.combines)
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """Everything that it changes."""
+        return frozenset(part.kind for part in self.single)
+
+    @property
+    def group(self) -> tuple[Kind, bool]:
+        """Proposals among which the fastest is sought: those of a kind, by users or not."""
+        return self.kind, self.kinds <= USER_KINDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +81,8 @@ class RemedyContext:
         quick: The same with the fluid model. None gives no estimates.
         placements: Placements to try: node of each rank, shape (R,), by name.
         estimates: Times of placements that were estimated before, picoseconds, by name.
+        ruled_out: Placements that are slow alone by their estimates. They are only tried with
+            other changes.
         program: Traffic of the observed job; None if it is not to be changed.
         rules: Routing rules that the topology has besides the one in use.
         kinds: Kinds of remedies to propose; None for all.
@@ -63,6 +90,10 @@ class RemedyContext:
         engines: Other engine settings with which the best candidates are simulated.
         floor_ps: Time of the run without contention. Rates are then only tried if they could still
             be faster than the placements. 0 tries them in any case.
+        coarse: Simulates a change with coarse packets; None if messages have too few packets.
+        draws: Draws of routing seeds and of others' traffic in which the best candidates are
+            compared with the unchanged run; 0: only the repetitions.
+        settings: Settings of the engine, by name, to which the best candidate may be sensitive.
     """
 
     evaluate: Evaluate
@@ -75,6 +106,10 @@ class RemedyContext:
     variants: Mapping[str, PlacementVariant] = field(default_factory=dict)
     engines: Sequence[EngineVariation] = RATES_WITHIN_HOSTS
     floor_ps: int = 0
+    ruled_out: Placements = field(default_factory=dict)
+    coarse: Evaluate | None = None
+    draws: int = 0
+    settings: Mapping[str, EngineVariation] = field(default_factory=dict)
 
 
 Proposer = Callable[[Run, Diagnosis, RemedyContext], list[Proposal]]

@@ -7,6 +7,9 @@ from tailback.evaluate import Change
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run.run import Run
 
+UP_DOWN = "up-down"
+"""Shortest paths up and down a tree, in place of forwarding tables."""
+
 _RULES = {
     "minimal": "shortest paths only",
     "dimension-order": "shortest paths only, dimension by dimension",
@@ -43,7 +46,17 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
                 f"switches have {run.scenario.engine.vc_entries} entries for virtual circuits",
             )
         )
-    if now != "deterministic":
+    if run.scenario.fabric.forwarding is not None:
+        proposals.append(
+            Proposal(
+                "routing",
+                "d-mod-k-tables",
+                Change(routing="deterministic", rule=UP_DOWN),
+                "Load forwarding tables that spread destinations evenly over the up-links "
+                "(D-mod-k; Zahavi, 2010).",
+            )
+        )
+    elif now != "deterministic":
         proposals.append(
             Proposal(
                 "routing",

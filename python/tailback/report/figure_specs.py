@@ -148,7 +148,7 @@ def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
     remedy = case.diagnosis.remedy if case.diagnosis else None
     if remedy is None or not remedy.before_ps:
         return None
-    tried = [candidate for candidate in remedy.candidates if candidate.proved]
+    tried = remedy.shown_candidates
     if not tried:
         return None
     failed = [

@@ -426,6 +426,14 @@ class Scenario(Section):
     probes: ProbesSection = Field(default_factory=ProbesSection)
 
     @property
+    def draws_others(self) -> bool:
+        """Whether jobs that are not observed run patterns that may be drawn anew."""
+        return any(
+            job.pattern is not None and job.pattern.get("kind") != "timed" and not job.observed
+            for job in self.job
+        )
+
+    @property
     def packet_header_bytes(self) -> int:
         """Bytes of a packet on the wire besides its payload."""
         return self.engine.header + self.telemetry.header_bytes

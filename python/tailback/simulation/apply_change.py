@@ -18,6 +18,9 @@ from tailback.traffic.program import without_bytes
 UNSHARED = ("no-contention", "instant")
 """Networks on which no message waits for another."""
 
+UP_DOWN = "up-down"
+"""The rule of shortest up/down paths, which fabrics with forwarding tables have, too."""
+
 
 def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario:
     """The scenario with the program, the routing and the pacing of a change.
@@ -31,6 +34,8 @@ def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario
         prepared = prepared.with_engine(injection="per-destination", pacing=pacing)
     if change.routing is not None:
         prepared = prepared.with_engine(routing=change.routing)
+    if change.others_draw:
+        prepared = prepared.with_other_draw(change.others_draw)
     if change.program is not None:
         prepared = prepared.with_program(change.program)
     if change.network == "instant":
@@ -63,8 +68,8 @@ class NetworkCache:
     def of(self, change: Change) -> tuple[Fabric, Routes]:
         """Fabric and routes of a change."""
         kind = "healthy" if change.network in UNSHARED else change.network
-        # Forwarding tables fix every path, so adaptive routing ignores them.
-        spread = change.routing == "adaptive"
+        # Forwarding tables fix every path, so adaptive routing and other routes ignore them.
+        spread = change.routing == "adaptive" or change.rule == UP_DOWN
         fabric, routes = self._network(kind, None if kind == "star" else change.rule, spread)
         if change.in_host == "free":
             fabric = without_in_host_limit(fabric)

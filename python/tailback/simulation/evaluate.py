@@ -15,6 +15,7 @@ from tailback.simulation.parallel.task_folder import TaskFolder
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings, probes_of
 from tailback.simulation.run_cache import RunCache
+from tailback.simulation.settings import AdaptiveSettings
 
 INSTANT: dict[str, Any] = {
     "send_delay_ps": 0,
@@ -36,6 +37,9 @@ OTHER_INJECTION = {
 A queue per destination is not varied: only some adapters have one, and scenarios state it for
 congestion control and pacing.
 """
+
+OTHER_LOAD = {"queue": "queue-and-credit", "queue-and-credit": "queue"}
+"""The other load by which adaptive routing may compare ports."""
 
 MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""
@@ -177,8 +181,9 @@ def make_simulation(
 def _varied_settings(scenario: Scenario, variation: EngineVariation) -> dict[str, Any]:
     """Fields of the engine settings that a variation changes."""
     engine, delays = scenario.engine, variation.delays
-    coarse = engine.simulated_packet / engine.packet
-    packet = round((engine.packet + scenario.packet_header_bytes) * coarse)
+    payload = max(round(engine.simulated_packet * variation.packets), 1)
+    header = round(scenario.packet_header_bytes * engine.simulated_packet / engine.packet)
+    packet = payload + header
     buffer = max(round(engine.simulated_buffer * variation.buffers), packet)
     local_gbps, memory_gbps = engine.local_rates(variation.local_rates)
     varied: dict[str, Any] = {
@@ -189,6 +194,11 @@ def _varied_settings(scenario: Scenario, variation: EngineVariation) -> dict[str
         "local_gbps": local_gbps,
         "memory_gbps": memory_gbps,
     }
+    if variation.packets != 1:
+        varied["packet_bytes"] = payload
+    if variation.other_adaptive:
+        adaptive = AdaptiveSettings.of(engine.adaptive)
+        varied["adaptive"] = replace(adaptive, load=OTHER_LOAD[adaptive.load])
     if variation.other_injection:
         varied["injection"] = OTHER_INJECTION[engine.injection]
     return varied

@@ -185,6 +185,20 @@ class PreparedScenario:
         merged, job_of_label = side_by_side([job.program for job in jobs])
         return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
 
+    def with_other_draw(self, draw: int) -> PreparedScenario:
+        """The same with another draw of the patterns of jobs that are not observed."""
+        jobs = list(self.jobs)
+        for number, job in enumerate(jobs):
+            if job.section.observed or job.section.pattern is None:
+                continue
+            seed = self.scenario.seed + number + draw
+            line, _ = _line_rate(job.section, self.fabric, list(job.footprint.ranks))
+            program = load_traffic(job.section, seed, once=job.times > 1, line_gbps=line)
+            if program.n_ranks == job.program.n_ranks:
+                jobs[number] = replace(job, program=program)
+        merged, job_of_label = side_by_side([job.program for job in jobs])
+        return replace(self, jobs=jobs, program=merged, job_of_label=job_of_label)
+
     def with_compute_scale(self, factor: float) -> PreparedScenario:
         """The same with a scale of the computation of the observed job, which states none."""
         at = self.observed_index

@@ -179,6 +179,7 @@ class RunCache:
             change.fair_adapters and scenario.engine.injection != "round-robin",
             change.background or all(placed.section.observed for placed in prepared.jobs),
             change.seed_offset,
+            change.others_draw if scenario.draws_others else 0,
             change.measure,
             change.measure and change.totals_only,
             change.computations,
@@ -204,7 +205,8 @@ class RunCache:
         if change.network in ("star", "no-contention"):
             return True
         # If adaptive routing is requested, forwarding tables are ignored.
-        return scenario.fabric.forwarding is not None and change.routing != "adaptive"
+        stated = scenario.fabric.forwarding is not None and change.routing != "adaptive"
+        return stated and (change.rule is None or change.routing == "deterministic")
 
 
 def _copy_run(run: Run) -> Run:

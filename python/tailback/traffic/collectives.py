@@ -390,6 +390,32 @@ def _allreduce(size: int, me: int, root: int, send: int, recv: int) -> list[Coll
     return steps
 
 
+def halving_allreduce(size: int, me: int, total: int) -> list[CollectiveStep]:
+    """Allreduce of ``total`` bytes by recursive halving, then doubling [TRG05 4.5].
+
+    Args:
+        size: Number of ranks, a power of two.
+        me: This rank.
+        total: Bytes of the vector.
+    """
+    halving = []
+    distance = size // 2
+    while distance:
+        mine, peer = me & -distance, me ^ distance
+        theirs = peer & -distance
+        sent = _run(total, size, theirs, theirs + distance)
+        received = _run(total, size, mine, mine + distance)
+        halving.append(_exchange(peer, sent, peer, received))
+        distance //= 2
+    # Doubling sends back what halving received.
+    return halving + [
+        CollectiveStep(
+            ((step.sends[0][0], step.receives[0][1]),), ((step.sends[0][0], step.sends[0][1]),)
+        )
+        for step in reversed(halving)
+    ]
+
+
 def _gather(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:
     """Binomial on many ranks, linear on few, synchronised linear for large blocks [tuned]."""
     block = send or recv
@@ -490,14 +516,23 @@ def _alltoall(size: int, me: int, root: int, send: int, recv: int) -> list[Colle
             steps.append(_exchange(to, part, source, part))
             distance *= 2
         return steps
-    if block < ALLTOALL_PAIRWISE_BYTES:
-        others = [(me + k) % size for k in range(1, size)]
-        return [
-            CollectiveStep(
-                tuple((peer, block) for peer in reversed(others)),
-                tuple((peer, block) for peer in others),
-            )
-        ]
+    steps_of = alltoall_at_once if block < ALLTOALL_PAIRWISE_BYTES else alltoall_pairwise
+    return steps_of(size, me, block)
+
+
+def alltoall_at_once(size: int, me: int, block: int) -> list[CollectiveStep]:
+    """All blocks of a rank at once."""
+    others = [(me + k) % size for k in range(1, size)]
+    return [
+        CollectiveStep(
+            tuple((peer, block) for peer in reversed(others)),
+            tuple((peer, block) for peer in others),
+        )
+    ]
+
+
+def alltoall_pairwise(size: int, me: int, block: int) -> list[CollectiveStep]:
+    """In each step, another partner to send to and another to receive from."""
     return [_exchange((me + k) % size, block, (me - k) % size, block) for k in range(1, size)]
 
 

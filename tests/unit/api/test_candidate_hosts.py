@@ -100,6 +100,26 @@ def test_no_other_hosts_are_simulated_whoever_asks() -> None:
     make_evaluate(allowed)(Change(placement=moved, placement_name="moved"))
 
 
+def test_free_hosts_are_chosen_in_several_ways() -> None:
+    """Our hosts are under leaves 0 and 1, another job's under 2 and 3; 4 to 7 are free."""
+    pattern = {"kind": "ring", "ranks": 4, "size": "64 KiB"}
+    jobs = [
+        {"hosts": "0-1,8-9", "pattern": pattern},
+        {"hosts": "16-18,24", "pattern": pattern, "observed": False, "name": "others"},
+    ]
+    fabric = {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 2}}
+    ready = prepare(parse({"fabric": fabric, "job": jobs}), "0-3,8-13,19-23,25-33,40-44")
+    made, _ = make_candidates(ready, ["block"], None, lambda *_: None)
+    hosts = {variant.hosts: set(ranks_of_hosts(ready, node)) for variant, node in made.items()}
+    assert hosts[HostChoice.IN_USE] == {0, 1, 8, 9}
+    leaves = {choice: {host // 8 for host in used} for choice, used in hosts.items()}
+    assert len(leaves[HostChoice.FEWEST_SWITCHES]) == 1
+    assert not leaves[HostChoice.OTHER_SWITCHES] & {0, 1}
+    assert leaves[HostChoice.FEWEST_NEIGHBOURS] <= {0, 1, 4, 5}
+    assert len(leaves[HostChoice.MOST_SWITCHES]) == 4
+    assert not leaves[HostChoice.MOST_SWITCHES] & {2, 3}
+
+
 def test_allowed_hosts_are_used_as_many_as_before() -> None:
     """Scattered over four leaves; eight hosts of one leaf are allowed as well."""
     ready = prepared("0,8,16,24,40-47", hosts="0,8,16,24")
@@ -111,7 +131,8 @@ def test_allowed_hosts_are_used_as_many_as_before() -> None:
         made: hosts for made, hosts in where.items() if made.hosts is HostChoice.FEWEST_SWITCHES
     }
     assert elsewhere and all(hosts == {40, 41, 42, 43} for hosts in elsewhere.values())
-    assert all(where[name] == {0, 8, 16, 24} for name in set(where) - set(elsewhere))
+    in_use = {made: hosts for made, hosts in where.items() if made.hosts is HostChoice.IN_USE}
+    assert all(hosts == {0, 8, 16, 24} for hosts in in_use.values())
     # Rank files name the hosts that are used.
     files, _ = rank_files(ready, made[next(iter(elsewhere))])
     for name in (ready.fabric.host_name[host] for host in (40, 43)):

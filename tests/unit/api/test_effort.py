@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tailback.api.diagnose import (
+from tailback.api.effort import (
     MANY_EVENTS,
+    draws,
     engine_variations,
     note_on_effort,
+    proves_all,
     repetitions,
     worth_screening,
 )
@@ -61,3 +63,21 @@ def test_large_simulations_are_varied_less() -> None:
     assert set(large) < set(small)
     assert {variation.buffers for variation in large} == {0.5, 1.5}
     assert len({variation.other_injection for variation in large}) == 2
+
+
+def test_all_placements_are_proved_beside_others() -> None:
+    run = placement_run(log=False)
+    beside = run.scenario.model_copy(update={"job": [*run.scenario.job, *run.scenario.job]})
+    short, long = ({**run.summary, "events": events} for events in (1000, MANY_EVENTS))
+    assert proves_all(replace(run, scenario=beside, summary=short))
+    assert not proves_all(replace(run, scenario=beside, summary=long))
+    assert not proves_all(replace(run, summary=short))
+
+
+@pytest.mark.parametrize(
+    ("seeds", "events", "expected"),
+    [(3, 1000, 20), (1, 1000, 6), (3, 400_000, 10), (3, MANY_EVENTS, 3), (30, 1000, 30)],
+)
+def test_draws_depend_on_seeds_and_events(seeds: int, events: int, expected: int) -> None:
+    run = placement_run(log=False)
+    assert draws(seeds, replace(run, summary={**run.summary, "events": events})) == expected

@@ -124,7 +124,7 @@ def test_a_gain_is_beside_what_it_is_of() -> None:
     lines = diagnosis_lines(
         diagnosis.model_copy(update={"remedy": without}), Path("out"), verbose=True
     )
-    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "by"])
     assert lines[head + 1].split() == ["unchanged", "61.2", "µs"]
     assert "44 µs" in lines[head + 2] and "28 %" in lines[head + 2]
 
@@ -133,7 +133,7 @@ def test_everything_proved_is_shown_also_what_is_slower() -> None:
     diagnosis = make_diagnosis(make_run())
     assert diagnosis.remedy is not None
     lines = diagnosis_lines(diagnosis, Path("out"), verbose=True)
-    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "kind"])
+    head = next(i for i, line in enumerate(lines) if line.split()[:2] == ["tried", "by"])
     proved = [c.name for c in diagnosis.remedy.candidates if c.proved]
     rows = lines[head + 1 : head + 1 + len(proved)]
     assert [row.split()[0] for row in rows] == proved

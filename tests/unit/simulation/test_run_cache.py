@@ -188,6 +188,39 @@ def routed(tmp_path: Path) -> PreparedScenario:
     return prepare(parse({"fabric": fabric, "job": [job]}))
 
 
+def test_d_mod_k_replaces_forwarding_tables(routed: PreparedScenario) -> None:
+    change = Change(routing="deterministic", rule="up-down")
+    bare = routed.scenario.fabric.model_copy(update={"forwarding": None})
+    without = replace(routed, scenario=routed.scenario.model_copy(update={"fabric": bare}))
+    runs = [
+        make_evaluate(prepared)(asked).tables["messages"]
+        for prepared, asked in ((routed, change), (without, Change(routing="deterministic")))
+    ]
+    assert runs[0].equals(runs[1])
+    # Static routing alone keeps the tables.
+    cache = RunCache(routed)
+    assert cache.key(change) != cache.key(Change(routing="deterministic"))
+
+
+def test_only_other_jobs_are_drawn_anew() -> None:
+    pattern = {"kind": "uniform", "ranks": 8, "size": "32 KiB", "messages": 4}
+    jobs = [
+        {"hosts": "0-7", "pattern": pattern},
+        {"hosts": "8-15", "pattern": pattern, "observed": False, "name": "others"},
+    ]
+    fabric = {"fat_tree": {"hosts_per_leaf": 8, "leaves": 2, "aggregation": 1}}
+    prepared = prepare(parse({"fabric": fabric, "job": jobs}))
+    drawn = prepared.with_other_draw(1)
+    ours, others = (
+        [np.array_equal(each.jobs[n].program.peer, prepared.jobs[n].program.peer) for n in (0, 1)]
+        for each in (prepared, drawn)
+    )
+    assert ours == [True, True] and others == [True, False]
+    cache, alone = RunCache(prepared), RunCache(prepare(parse({"fabric": fabric, "job": jobs[:1]})))
+    assert cache.key(Change(others_draw=1)) != cache.key(Change())
+    assert alone.key(Change(others_draw=1)) == alone.key(Change())
+
+
 def test_repetitions_along_tables_are_simulated_once(
     routed: PreparedScenario, simulated: list[dict[str, Any]]
 ) -> None:

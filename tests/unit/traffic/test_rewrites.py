@@ -16,6 +16,7 @@ from tailback.fluid import RankModel, simulate_program
 from tailback.scenario.model import FatTree, parse
 from tailback.simulation import make_evaluate, prepare
 from tailback.traffic import patterns
+from tailback.traffic.collectives import schedule
 from tailback.traffic.program import Label, Op, Program, ProgramBuilder
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError, Rewritten, labels_of_phases
 from tailback.traffic.transform import repeat
@@ -42,9 +43,21 @@ SEVERAL: Options = {
 }
 MUDDLE: Options = {"kind": "muddle"}
 """Ranks that go through six phases in six orders; no pattern of the product does."""
+AGGREGATED: Options = {"kind": "aggregated"}
+"""Rounds in which 16 ranks send to two of them, as collective I/O does; built here."""
+SUMMED: Options = {"kind": "summed"}
+"""Two calls of MPI_Allreduce as rings of eight ranks, with one tag each as of a trace."""
+BLOCKS: Options = {"kind": "alltoall", "ranks": 8, "size": "16 KiB"}
 NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
 
 APPLIES: dict[str, list[Options]] = {
+    "halving-allreduce": [SUMMED],
+    "more-receivers": [AGGREGATED, {**AGGREGATED, "post": "all"}],
+    "other-alltoall": [
+        {**BLOCKS, "rounds": 2},
+        {**BLOCKS, "size": "1 KiB", "rounds": 2},
+        {"kind": "transpose", "dims": [6, 3], "size": "4 KiB", "rounds": 2},
+    ],
     "pairwise-alltoall": [LOOP, {**LOOP, "post": "all", "size": "64 B", "ranks": 13}],
     "rotated-order": [LOOP, {**LOOP, "post": "all"}],
     "small-phases": [{**STENCIL, "rounds": 2}, {**STENCIL, "post": "all"}, GHOST],
@@ -58,6 +71,13 @@ APPLIES: dict[str, list[Options]] = {
     "tree-reduce": [NAIVE, {**NAIVE, "post": "all", "root": 0}],
 }
 REFUSES: dict[str, list[tuple[Options, str]]] = {
+    "halving-allreduce": [(RING, "not called"), ({**SUMMED, "ranks": 6}, "no single ring")],
+    "more-receivers": [
+        (NAIVE, "may need all of it"),
+        (LOOP, "9 of 9 ranks receive already"),
+        ({**AGGREGATED, "uneven": True}, "different numbers"),
+    ],
+    "other-alltoall": [(RING, "not called"), ({**BLOCKS, "ranks": 3}, "fewer than 4 ranks")],
     "pairwise-alltoall": [
         (STENCIL, "not every rank sends to every other"),
         ({"kind": "alltoall", "ranks": 8, "size": "16 KiB"}, "MPI_Alltoall already"),
@@ -104,7 +124,10 @@ def rewritten(name: str, program: Program, phases: tuple[str, ...] = ("y",)) -> 
 
 
 def program_of(options: Options) -> Program:
-    """The program of a pattern, or the muddle."""
+    """The program of a pattern, or one of those built here."""
+    here = {"aggregated": aggregated, "summed": summed}
+    if options["kind"] in here:
+        return here[str(options["kind"])](options)
     if options["kind"] != "muddle":
         return build(options, None, 1)
     builder = ProgramBuilder("muddle", 6)
@@ -116,6 +139,43 @@ def program_of(options: Options) -> Program:
             builder.isend(rank, (rank + 1) % 6, 1024, turn, labels[turn])
     for rank in range(6):
         builder.waitall(rank)
+    return builder.build()
+
+
+def aggregated(options: Options) -> Program:
+    """Ranks send a part of their data to ranks 0 and 8 in each of three rounds."""
+    builder = ProgramBuilder("aggregated", 16)
+    label = builder.label(Label("write", "MPI_Isend"))
+    for turn in range(3):
+        for to in (0, 8):
+            for rank in range(16):
+                if rank == to or (options.get("uneven") and rank == 5 and turn == 2):
+                    continue
+                received = builder.irecv(to, rank, 65536, 0, label)
+                posted = builder.isend(rank, to, 65536, 0, label)
+                if options.get("post") != "all":
+                    builder.wait(rank, posted)
+                    builder.wait(to, received)
+        for rank in range(16):
+            builder.waitall(rank)
+            builder.compute(rank, 1000)
+    return builder.build()
+
+
+def summed(options: Options) -> Program:
+    """Rings of MPI_Allreduce, as the schedule of collectives makes them."""
+    ranks = int(str(options.get("ranks", 8)))
+    builder = ProgramBuilder("summed", ranks)
+    label = builder.label(Label("sum", "MPI_Allreduce"))
+    for tag in (5, 6):
+        for rank in range(ranks):
+            for step in schedule("MPI_Allreduce", ranks, rank, 0, 100_003, 100_003):
+                posts = [
+                    builder.irecv(rank, peer, size, tag, label) for peer, size in step.receives
+                ]
+                posts += [builder.isend(rank, peer, size, tag, label) for peer, size in step.sends]
+                for post in posts:
+                    builder.wait(rank, post)
     return builder.build()
 
 
@@ -143,7 +203,7 @@ def elapsed_ps(program: Program, eager: int = 16384) -> int:
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_rewritten_program_runs_to_its_end(name: str, options: Options) -> None:
-    program = build(options, None, 1)
+    program = program_of(options)
     rewrite = rewritten(name, program)
     rewrite.program.check()
     assert sent(rewrite.program, Op.ISEND) == sent(rewrite.program, Op.IRECV)
@@ -153,12 +213,12 @@ def test_a_rewritten_program_runs_to_its_end(name: str, options: Options) -> Non
     assert elapsed_ps(rewrite.program) > 0
     assert elapsed_ps(repeat(rewrite.program, 2), eager=0) > 0
     # The program that was given stays as it is.
-    assert sent(program) == sent(build(options, None, 1))
+    assert sent(program) == sent(program_of(options))
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_it_keeps_what_it_says(name: str, options: Options) -> None:
-    program = build(options, None, 1)
+    program = program_of(options)
     rewrite = rewritten(name, program)
     before, after = sent(program), sent(rewrite.program)
     if rewrite.keeps == "messages":
@@ -200,6 +260,31 @@ def test_a_root_loop_becomes_mpi_reduce() -> None:
     assert pairs(reduced) == pairs(tree)
     assert elapsed_ps(reduced) == elapsed_ps(tree)
     assert {label.call for label in reduced.labels} == {"MPI_Send", "MPI_Reduce"}
+
+
+def test_more_receivers_share_what_two_received() -> None:
+    program = program_of(AGGREGATED)
+    shared = rewritten("more-receivers", program)
+
+    def most(of: Program) -> int:
+        _, to, size = of.traffic_matrix()
+        return int(np.bincount(to, size.astype(np.int64)).max())
+
+    # Eight of 16 ranks receive, where two did.
+    assert len(np.unique(shared.program.traffic_matrix()[1])) == 8
+    assert most(shared.program) <= 0.3 * most(program)
+    assert elapsed_ps(shared.program) < 0.4 * elapsed_ps(program)
+    assert "cb_nodes" in shared.action
+
+
+def test_halving_keeps_the_bytes_of_an_allreduce() -> None:
+    program = program_of(SUMMED)
+    halved = rewritten("halving-allreduce", program).program
+    before, after = (int(each.traffic_matrix()[2].sum()) for each in (program, halved))
+    assert after == before == 2 * 2 * 7 * 100_003
+    # Six steps in place of fourteen.
+    rows = slice(*halved.rank_start[:2].astype(int))
+    assert int((halved.kind[rows] == Op.ISEND).sum()) == 2 * 6
 
 
 def test_rotation_sends_every_rank_elsewhere_first() -> None:
