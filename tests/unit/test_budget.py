@@ -168,7 +168,8 @@ def test_what_is_left_out_is_shown_with_values(slow: dict[str, Any], tmp_path: P
     assert short.budget is not None
     first = short.budget.left_out[0]
     result.write(tmp_path / "out")
-    assert "time budget 60 s" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "time budget 60\u00a0s" in page
     screen = " ".join(" ".join(diagnosis_lines(short, tmp_path)).split())
     assert "time budget 60 s" in screen and first.step in screen
     written = json.loads(short.model_dump_json())["budget"]

@@ -263,9 +263,9 @@ class CableTrials(ABC):
     def other_directions(self, best: Trial, reverse: Ints) -> list[Trial]:
         """Trials of the best cable with both, or the other one, of its directions slow."""
         ((link, rate, both),) = best.cables
-        ways = ((link, True), (link, False), (int(reverse[link]), False))
+        directions = ((link, True), (link, False), (int(reverse[link]), False))
         out = []
-        for end, either in ways:
+        for end, either in directions:
             if self.exhausted:
                 break
             if (end, either) == (link, both) or rate < self.least_rate(end, both=either):
@@ -372,8 +372,8 @@ class CableSearch:
             best_of_kinds = [min(singles, key=partial(_misfit, kind)) for kind in trials.kinds]
             fitted = [*singles[:MAX_REFINED], *best_of_kinds]
             fitted = [trial for number, trial in enumerate(fitted) if trial not in fitted[:number]]
-            rest = [trial for trial in singles if trial not in fitted]
-            singles = [*map(trials.best_rate, fitted), *rest]
+            others = [trial for trial in singles if trial not in fitted]
+            singles = [*map(trials.best_rate, fitted), *others]
         singles.sort(key=_score, reverse=True)
         # The model's own time is off by some per cent, so the rate that gives the measured time is
         # not the most probable one, and which cable is depends on it.

@@ -328,8 +328,8 @@ def slow_by_counters(
         ([(0, 30, 20.0, 18.0, 22.0), (1, 10, 24.0, 20.0, 28.0)], 25.0, [SlowLink(0, 21.0)]),
         # The direction without a queue reached more than the other serves.
         ([(1, 30, 20.0, 18.0, 22.0)], 60.0, [SlowLink(1, 20.0, both=False)]),
-        ([(1, 30, 20.0, 18.0, 22.0)], 5.0, [SlowLink(0, 20.0)]),
-        ([(1, 30, 20.0, 18.0, 22.0)], 21.0, [SlowLink(0, 21.0)]),
+        ([(1, 30, 20.0, 18.0, 22.0)], 5.0, [SlowLink(1, 20.0)]),
+        ([(1, 30, 20.0, 18.0, 22.0)], 21.0, [SlowLink(1, 21.0)]),
         # Rates that contradict each other are not averaged.
         (
             [(0, 1, 2.0, 1.0, 3.0), (1, 50, 19.0, 18.5, 19.5)],

@@ -489,7 +489,7 @@ def test_a_search_ends_after_its_trials() -> None:
     assert 12 <= search_result.tried <= 24
 
 
-def test_a_cable_with_few_bytes_is_tried_at_a_low_rate() -> None:
+def test_an_idle_cable_is_tried_at_low_rates() -> None:
     """Sending for a hundredth of the run, it costs a third of it at a fiftieth of its rate."""
     trials = trials_of(
         lambda _: Outcome(1_000_000, {}),
@@ -505,7 +505,7 @@ def test_a_cable_with_few_bytes_is_tried_at_a_low_rate() -> None:
     assert trial.cables[0].gbps == pytest.approx(MIN_SHARE * cables_of(2).link_gbps[0])
 
 
-def test_the_best_of_one_kind_of_evidence_is_fitted() -> None:
+def test_the_best_by_one_evidence_is_fitted() -> None:
     """Call times show cables with many bytes first, and stalls the right one."""
 
     def evaluate(change: Change) -> Any:
@@ -519,10 +519,10 @@ def test_the_best_of_one_kind_of_evidence_is_fitted() -> None:
         calls = 0.001 if cable.gbps < 10.0 else 0.9
         return SimpleNamespace(elapsed_ps=elapsed, calls=calls, stalls=0.05)
 
-    found = search(
+    cable_search = search(
         evaluate, [CALLS, STALLS], list(range(0, 24, 2)), cables_of(24), measured_ps=1_500_000
     )
-    assert {cable.link // 2 for cable in found.cables} == {9}
+    assert {cable.link // 2 for cable in cable_search.cables} == {9}
 
 
 def test_a_port_confirmed_cable_precedes_a_direction() -> None:

@@ -144,7 +144,7 @@ def test_a_job_on_one_host_has_no_pairs() -> None:
     assert again.subjects[-1] == PREPARED.fabric.host_name[0]
 
 
-def test_the_host_of_a_suspect_cable_is_tested_first() -> None:
+def test_a_suspect_cables_host_is_tested_first() -> None:
     (pairs,) = [
         m
         for m in possible(NetworkEvidence(), candidates=(SlowLink(HOST_LINK, 1.0),))

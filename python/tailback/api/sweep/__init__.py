@@ -158,7 +158,7 @@ def follow(
             progress(f"{count} of {total} runs, {left:,.0f} s left", count / total)
 
 
-@known_keywords()
+@known_keywords(ScenarioOptions)
 def sweep(
     source: SourceLike,
     over: Mapping[str, Sequence[Any]],
