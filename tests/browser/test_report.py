@@ -137,6 +137,7 @@ def test_selection_joins_table_and_plots(browser: webdriver.Browser, plain: Path
         assert picture(browser, canvas) != old, f"{canvas} does not show the selection"
 
 
+@pytest.mark.slow
 def test_no_congested_sample_is_an_upper_bound(browser: webdriver.Browser, plain: Path) -> None:
     estimates = link_estimates(FigureData(make_run()).samples)
     row = estimates.filter(pl.col("congested_samples") == 0).sort("samples").row(-1, named=True)
@@ -536,6 +537,7 @@ def test_readable_without_javascript_and_in_print(browser: webdriver.Browser, pl
         assert part in text, part
 
 
+@pytest.mark.slow
 def test_the_search_box_finds_what_has_a_name(browser: webdriver.Browser, plain: Path) -> None:
     browser.open(plain)
     browser.press("body", "/")

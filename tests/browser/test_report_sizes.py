@@ -88,6 +88,7 @@ def test_a_narrow_window_reaches_every_part(browser: webdriver.Browser, plain: P
         assert bar == ["auto", True]
 
 
+@pytest.mark.slow
 def test_time_runs_evenly_where_windows_do_not(browser: webdriver.Browser, tmp_path: Path) -> None:
     """A long window is wide: the last one of a run is mostly shorter than the others."""
     run = make_run()

@@ -159,6 +159,7 @@ def test_links_without_congested_samples_have_an_upper_bound(
     assert "0.0 % ±" not in detail
 
 
+@pytest.mark.slow
 def test_steps_that_were_not_simulated_are_marked(
     browser: webdriver.Browser, tmp_path: Path
 ) -> None:

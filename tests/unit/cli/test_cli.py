@@ -114,7 +114,7 @@ def test_json_is_the_diagnosis(
         lambda _run, _diagnosis, folder, forms, **_: drawn.append(folder / forms[0]),
     )
     arguments = ["diagnose", str(path), "--out", str(tmp_path / "d"), "--format", "json"]
-    assert tailback([*arguments, "--seeds", "1", "--figures", "svg"]) == 0
+    assert tailback([*arguments, "--seeds", "1", "--remedy", "placement", "--figures", "svg"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "d" / "diagnosis.json").read_text())
     assert [path.parts[-2:] for path in drawn] == [("figures", "svg")]
@@ -474,6 +474,7 @@ def test_hostile_names_reach_the_terminal_as_text(
     file = tmp_path / "hostile.ibnetdiscover"
     file.write_text(text)
     arguments = ["diagnose", str(DEMO / "trace"), "--fabric", str(file), "--seeds", "1"]
+    arguments += ["--remedy", "placement"]
     assert tailback([*arguments, "--out", str(tmp_path / "d")]) in (0, 2, 3)
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out + captured.err

@@ -128,6 +128,7 @@ def test_run_on_the_same_hosts_is_undetermined(
     assert code == 3 and "was not applied" in " ".join(lines)
 
 
+@pytest.mark.slow
 def test_recordings_are_read_without_diagnosis(
     before: Path, write: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,6 +60,7 @@ def test_row_major_stencil_blames_placement_at_leaf_uplinks(stencil_run: Run) ->
     assert up["link"].n_unique() > 0.95 * 144 * 16
 
 
+@pytest.mark.slow
 def test_naive_reduction_is_pattern_rooted_at_the_receiver() -> None:
     job = {"pattern": {"kind": "reduce-naive", "ranks": 1024, "size": "4 KiB", "arrays": 50}}
     prepared = scenario("full", [job])

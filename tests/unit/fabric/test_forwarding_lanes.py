@@ -117,6 +117,7 @@ def test_runs_on_dragonfly_tables_name_the_assumption(files: Path) -> None:
     assert (pair == 1).sum() == 2
 
 
+@pytest.mark.slow
 def test_a_measured_run_on_dragonfly_tables_is_diagnosed(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,7 +145,9 @@ def test_decisive_rows_come_first() -> None:
 
 
 def test_forecasts_have_rows_of_rules_and_costs(tmp_path: Path) -> None:
-    diagnosis = diagnose(EXAMPLES / "demo" / "demo.toml", seeds=1, methods=("block",)).diagnosis
+    demo = EXAMPLES / "demo" / "demo.toml"
+    result = diagnose(demo, seeds=1, methods=("block",), remedies=("placement",))
+    diagnosis = result.diagnosis
     quantities = {row.quantity for row in diagnosis.evidence}
     assert "congestion, TB002" in quantities and "cost of network" in quantities
     cost = next(row for row in diagnosis.evidence if row.quantity == "cost of network")

@@ -185,6 +185,7 @@ def _marked(plan: Plan, host: str) -> int:
     return int(values[names.index("InCEPkts")])
 
 
+@pytest.mark.slow
 @bpf
 @pytest.mark.parametrize(("rule", "ip"), [("ecn", 4), ("ecn", 6), ("queue", 4)])
 def test_a_marking_port_gives_the_congested_bit(rule: str, ip: int) -> None:

@@ -327,6 +327,7 @@ def on_the_grid(sizes: tuple[int, int, int, int], times: int = 1) -> Counter[tup
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 @pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
 def test_started_neighbourhood_collectives_become_messages(tools: Path, compiler: str) -> None:

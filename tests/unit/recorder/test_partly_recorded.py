@@ -190,6 +190,7 @@ def test_hidden_collectives_do_not_hang_clock_comparison(folder: Path, tmp_path:
     assert recording.exit_code == 0 and recording.not_recorded == []
 
 
+@pytest.mark.slow
 @pytest.mark.tools
 def test_the_exit_code_is_that_of_the_program(folder: Path, tmp_path: Path, capsys) -> None:
     base = ["record", "--quiet", "--out"]

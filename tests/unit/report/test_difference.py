@@ -197,6 +197,7 @@ def test_compare_writes_page_table_and_facts(
     assert tailback([*words[:3], "--figures", "svg"]) == 2
 
 
+@pytest.mark.slow
 def test_compare_names_what_it_cannot_draw(
     runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import tailback as tb
 
@@ -17,6 +18,7 @@ SCENARIO = {
 }
 
 
+@pytest.mark.slow
 def test_chunks_in_memory_do_not_change_files(tmp_path: Path) -> None:
     run = tb.simulate(SCENARIO)
     # Polars writes chunks of large tables as groups of rows.

@@ -82,6 +82,7 @@ def test_a_workers_tasks_keep_the_diagnosis(
     assert not (tmp_path / "tasks").exists()
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same(
     tmp_path: Path, alone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

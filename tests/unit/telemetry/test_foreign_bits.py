@@ -100,6 +100,7 @@ def test_other_bits_are_not_taken_for_samples(sampled: tuple[Run, PairCandidates
             assert not agreement(sampled, part).are_samples
 
 
+@pytest.mark.slow
 def test_chance_of_agreement_is_that_of_the_hash(sampled: tuple[Run, PairCandidates]) -> None:
     """Agreeing pairs of random bits vary as the binomial distribution does that is assumed."""
     packets, bits = sampled[0].tables["packets"], sampled[0].scenario.telemetry.header_bits
