@@ -271,10 +271,11 @@ class Posterior:
             for share, (_, hypothesis) in zip(shares, ranked, strict=True)
         )
 
-    @property
+    @cached_property
     def best(self) -> Hypothesis:
         """The most probable hypothesis of the most probable hidden cause."""
-        cause = max((weighed.hypothesis.cause for weighed in self.weighed), key=self.of_cause)
+        causes = dict.fromkeys(weighed.hypothesis.cause for weighed in self.weighed)
+        cause = max(causes, key=self.of_cause)
         if self.slower_machine[0] >= LIKELY:
             cause = ""
         mine = [
