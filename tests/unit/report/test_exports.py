@@ -143,6 +143,17 @@ def test_folded_stacks_add_up_to_the_stall() -> None:
     assert roots == {frame.name for frame in result.attribution.flame.children}
 
 
+def test_measured_stacks_are_calls_and_waits() -> None:
+    lines = list(EXPORTS["folded"](Result(make_run(), make_diagnosis(make_run()), MEASURED)).lines)
+    values = dict(line.rsplit(" ", 1) for line in lines)
+    # Nanoseconds: of the Allreduce's 20 µs, 15 are a wait.
+    allreduce = {stack: int(ns) for stack, ns in values.items() if "MPI_Allreduce" in stack}
+    assert sorted(allreduce.values()) == [5_000, 15_000]
+    assert max(allreduce, key=allreduce.__getitem__).endswith(";wait at N×N collective")
+    assert sum(map(int, values.values())) == 60_000
+    assert {stack.split(";")[0] for stack in values} == {"rank 0", "rank 1"}
+
+
 SERIES = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*",?)+)\} (\S+)')
 
 
