@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,3 +80,27 @@ def tables_of(fabric: Fabric, forward: NDArray[np.uint32]) -> str:
 
 def _guid(vertex: int) -> str:
     return f"{(vertex + 1) * 16:016x}"
+
+
+def clumped(fabric: Fabric) -> NDArray[np.uint32]:
+    """The link of each switch of a tree of two levels to each node, shape (S, N).
+
+    Leaves send everything up to the first switch above them.
+    """
+    n_switches = len(fabric.switch_name)
+    forward = np.zeros((n_switches, fabric.n_nodes), np.uint32)
+    for switch in range(n_switches):
+        leaving = np.flatnonzero(fabric.link_src == fabric.n_nodes + switch)
+        ups = leaving[fabric.link_up[leaving] > 0]
+        for node in range(fabric.n_nodes):
+            leaf = fabric.n_nodes + int(fabric.node_switch[node])
+            there = leaving[np.isin(fabric.link_dst[leaving], (node, leaf))]
+            forward[switch, node] = there[0] if len(there) else ups[0]
+    return forward
+
+
+def write_clumped(folder: Path, fabric: Fabric) -> dict[str, str]:
+    """Write cabling and such tables of a fabric; returns ``[fabric]`` of a scenario with them."""
+    (folder / "fabric.txt").write_text(discovery_of(fabric))
+    (folder / "lfts.txt").write_text(tables_of(fabric, clumped(fabric)))
+    return {"file": str(folder / "fabric.txt"), "forwarding": str(folder / "lfts.txt")}

@@ -28,8 +28,8 @@ least and greatest value, ps; subject; evidence, and what it rests on."""
 
 MIN_TABLE_UNEVENNESS = 0.5
 """Smallest destination-weighted deviation of parallel up-links from their mean number of
-destinations at which forwarding tables are at fault: tables of real fabrics of 125 and 281 hosts
-deviate by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
+destinations that is said of forwarding tables: tables of real fabrics of 125 and 281 hosts deviate
+by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1."""
 
 _INSIDE = ("capacity", "placement", "routing")
 """Causes of congestion between switches by our own traffic."""
@@ -48,9 +48,10 @@ class FurtherCosts:
             it; not part of the expected time, so it is added to it.
         uneven: Mean deviation of the load of parallel links from their mean, 0–2.
         hot_receivers: Share of the congestion between switches due to traffic to few receivers.
-        placement_ps: Saved by the best placement, with our job alone on the healthy network and
-            its current routes; empty if no placement was simulated.
+        placement_ps: Saved by the best placement, with our job alone on the healthy network, by
+            even forwarding tables if the scenario has tables; empty if no placement was simulated.
         in_order_ps: The same with ranks in host order, switch by switch.
+        tables_ps: Saved by even forwarding tables; empty without tables.
         uneven_tables: Mean deviation from the mean of the number of destinations that forwarding
             tables assign to parallel up-links, 0–2; 0 without tables.
         adapter_order_ps: Saved on an ideal switch by adapters that share their link among messages;
@@ -67,20 +68,21 @@ class FurtherCosts:
     hot_receivers: float = 0.0
     placement_ps: tuple[int, ...] = ()
     in_order_ps: tuple[int, ...] = ()
+    tables_ps: tuple[int, ...] = ()
     uneven_tables: float = 0.0
     adapter_order_ps: tuple[int, ...] = ()
     interruptions: Interruptions = field(default_factory=Interruptions.none)
     without: Without | None = None
 
     @property
-    def faulty_tables(self) -> bool:
-        """Whether the forwarding tables are at fault, whatever the traffic."""
-        return self.uneven_tables >= MIN_TABLE_UNEVENNESS
-
-    @property
     def routing_mean_ps(self) -> int:
         """Mean of ``routing_ps``; 0 if it is empty."""
-        return round(sum(self.routing_ps) / len(self.routing_ps)) if self.routing_ps else 0
+        return round(_mean(self.routing_ps))
+
+
+def _mean(ps: Sequence[int]) -> float:
+    """Mean of repetitions; 0 of none."""
+    return sum(ps) / max(len(ps), 1)
 
 
 def costs_of_causes(
@@ -98,6 +100,8 @@ def costs_of_causes(
     for share in diagnosis.shares:
         if share.cause == "in-host":
             continue  # The rates of hosts are as stated: a part of the time, and no fault.
+        if share.cause == "routing" and further.tables_ps:
+            continue  # Of forwarding tables, what even ones save is known.
         alone, low, high = _own_cost(share, further, expected, inside)
         less = more = 0
         if share.cause == "other-traffic":
@@ -105,8 +109,6 @@ def costs_of_causes(
             less, more = summary.others_range
         busier = summary.slow_more_ps if share.cause == "slow-link" else 0
         subject, shown, rests = _described(share.cause, summary)
-        if share.cause == "routing" and further.faulty_tables:
-            shown = wording.uneven_tables(further.uneven_tables)
         out.append(
             (
                 share.cause,
@@ -119,19 +121,7 @@ def costs_of_causes(
             )
         )
     out += _costs_of_computation(measured, further)
-    if further.routing_ps:
-        limited, uneven = further.routing_ps, wording.uneven_links(further.uneven)
-        out.append(
-            (
-                "routing",
-                further.routing_mean_ps,
-                min(limited),
-                max(limited),
-                "",
-                uneven,
-                ("counters", "model"),
-            )
-        )
+    out += _costs_of_routes(further)
     if summary.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [row[1:4] for row in out if row[0] == "other-traffic"]
@@ -142,9 +132,25 @@ def costs_of_causes(
     return _in_measured_time(out, scale, total, summary)
 
 
+def _costs_of_routes(further: FurtherCosts) -> list[_ExpectedCost]:
+    """Costs of routing by what counters, or forwarding tables, show of the routes."""
+    limited, spread = further.routing_ps, further.tables_ps
+    by: tuple[Origin, ...]
+    out: list[_ExpectedCost] = []
+    if limited:
+        shown, by = wording.uneven_links(further.uneven), ("counters", "model")
+        out.append(("routing", _mean(limited), min(limited), max(limited), "", shown, by))
+    if spread:
+        shown, by = wording.FASTER_WITH_EVEN_TABLES, ("trace", "model")
+        if further.uneven_tables >= MIN_TABLE_UNEVENNESS:
+            shown = wording.uneven_tables(further.uneven_tables)
+        out.append(("routing", _mean(spread), min(spread), max(spread), "", shown, by))
+    return out
+
+
 def _costs_of_computation(measured: Measured, further: FurtherCosts) -> list[_ExpectedCost]:
     """Costs of imbalance, noise and late partners in the measured run."""
-    even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
+    even, quiet = _mean(further.imbalance_ps), _mean(further.noise_ps)
     everywhere = further.interruptions.likely_share() * measured.elapsed_ps
     imbalance = _imbalance(measured, even)
     turns = TurnWaits.of(measured, further)
@@ -208,7 +214,7 @@ def _own_cost(
 
     ``inside`` is the share charged to placement and routing together.
     """
-    if share.cause == "placement" and further.placement_ps and not further.faulty_tables:
+    if share.cause == "placement" and further.placement_ps:
         return _own_cost_of_placement(share, further, expected)
     # Other routes and placements also avoid slow links and other traffic, and another program may
     # avoid more than the pattern's cost: what these cost is what our job loses to them.
@@ -218,9 +224,9 @@ def _own_cost(
     else:
         alone = share.charged
         low, high = min(share.low, alone), max(share.high, alone)
-    if share.cause == "routing" and further.placement_ps and not further.faulty_tables:
-        # Collisions that another placement avoids with the same even tables are the placement's.
-        placement_cost = sum(further.placement_ps) / len(further.placement_ps) / max(expected, 1)
+    if share.cause == "routing" and further.placement_ps:
+        # Collisions that another placement avoids by the same routes are the placement's.
+        placement_cost = _mean(further.placement_ps) / max(expected, 1)
         alone, low, high = (max(x - placement_cost, 0.0) for x in (alone, low, high))
     if share.cause == "pattern":
         # Without the hot receivers, their traffic would not collide between switches either:
@@ -233,10 +239,10 @@ def _own_cost(
 def _own_cost_of_placement(
     share: CauseShare, further: FurtherCosts, expected: int
 ) -> tuple[float, float, float]:
-    """Cost of placement with its bounds, if forwarding tables spread destinations evenly.
+    """Cost of placement with its bounds.
 
-    With static routes, flows collide on a link because of placement and routes together. If the
-    tables are even, the cost is attributed to the placement.
+    With static routes, flows collide on a link because of placement and routes together. What even
+    forwarding tables save is the routes'; what another placement saves by such tables is its own.
 
     A placement in host order, or as good as that, is not at fault because another one avoids a slow
     link or other traffic: its cost is what it costs our job alone. A worse placement costs what the
@@ -244,7 +250,7 @@ def _own_cost_of_placement(
     """
     saved = [ps / max(expected, 1) for ps in further.placement_ps]
     cost = sum(saved) / len(saved), min(saved), max(saved)
-    in_order = sum(further.in_order_ps) / max(len(further.in_order_ps), 1) / max(expected, 1)
+    in_order = _mean(further.in_order_ps) / max(expected, 1)
     if in_order < FAULT or share.removed is None or share.removed < cost[0]:
         return cost
     return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
@@ -274,7 +280,7 @@ class TurnWaits:
     @classmethod
     def of(cls, measured: Measured, further: FurtherCosts) -> TurnWaits:
         """Waits of a measured run, averaged over its ranks."""
-        even, quiet = (sum(ps) / max(len(ps), 1) for ps in (further.imbalance_ps, further.noise_ps))
+        even, quiet = _mean(further.imbalance_ps), _mean(further.noise_ps)
         waits = measured.part("imbalance") + measured.part("noise")
         saved = max(even, measured.slow_rank_waits_ps) + max(quiet, 0.0)
         turns = max(waits - saved, 0.0)

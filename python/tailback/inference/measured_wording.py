@@ -32,6 +32,11 @@ SHOWN_BY_MODEL: dict[Cause, str] = {
 }
 """Evidence for causes found by re-simulation."""
 
+FASTER_WITH_EVEN_TABLES: Final = (
+    "the run is faster with forwarding tables that spread destinations evenly over up-links"
+)
+"""Evidence for the routing of forwarding tables that are not uneven in themselves."""
+
 TAKEN_TURNS: Final = (
     "all ranks compute for the same time, but one after another, and the late ones receive nothing "
     "before they send"

@@ -91,7 +91,7 @@ def path_choice(routing: str, fabric: Fabric, routes: Routes) -> Choice:
     links of a tree equally busy: ``pooled``. On other topologies flows are split over the candidate
     paths.
     """
-    if routing == "deterministic":
+    if routing == "deterministic" or routes.by_tables:
         return "deterministic"
     if routing == "vc":
         return "least-flows"

@@ -39,12 +39,14 @@ class Routes:
         network: The fabric in the engine's form.
         rule: The rule; None for the network's own routes.
         detour: Whether packets may take non-minimal paths.
+        by_tables: Whether forwarding tables fix every path.
         notes: Notes on tolerated irregularities and on assumptions.
     """
 
     network: _core.Network
     rule: _core.NetworkRouting | None = None
     detour: Literal["never", "valiant", "ugal"] = "never"
+    by_tables: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -81,7 +83,8 @@ def routes_for(
         except FabricError as error:
             error.located(section.forwarding)
             raise
-        return Routes(network, notes=(*forwarded.notes, *_lane_notes(network.lanes)))
+        notes = (*forwarded.notes, *_lane_notes(network.lanes))
+        return Routes(network, by_tables=True, notes=notes)
     if section.topology is None:
         return Routes(network_of(fabric, nodes))
     topology = parse_topology(section.topology)

@@ -19,6 +19,7 @@ from tailback.scenario.model import parse
 from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
+    make_evaluate,
     make_fluid_evaluate,
     prepare,
     simulate,
@@ -26,6 +27,7 @@ from tailback.simulation import (
 )
 from tailback.simulation.fluid import UNKNOWN, path_choice
 from tailback.simulation.routes import routes_for
+from tests.factories.forwarding_tables import write_clumped
 
 TORUS = {"kind": "torus", "dims": [4, 4]}
 TREE = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2, "host_delay": "10 ns"}
@@ -155,6 +157,18 @@ def test_the_first_buffer_lets_an_adapter_go_on() -> None:
     assert ahead.elapsed_ps <= bare.elapsed_ps
     sent = ahead.tables["messages"]["start_ps"].sum()
     assert sent < bare.tables["messages"]["start_ps"].sum()
+
+
+def test_forwarding_tables_fix_fluid_paths(tmp_path: Path) -> None:
+    """Leaves whose tables use one of two up-links take twice the time, as with packets."""
+    job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "64 KiB"}}
+    spread = prepare(parse({"fabric": {"fat_tree": TREE}, "job": [job]}))
+    tables = write_clumped(tmp_path, spread.fabric)
+    case = prepare(parse({"fabric": tables, "job": [job]}))
+    evaluate = make_fluid_evaluate(case)
+    now = evaluate(Change()).elapsed_ps
+    assert now == pytest.approx(make_evaluate(case)(Change()).elapsed_ps, rel=0.1)
+    assert now > 1.7 * evaluate(Change(routing="adaptive")).elapsed_ps
 
 
 def test_assigned_rates_and_seeds() -> None:
