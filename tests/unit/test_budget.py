@@ -137,9 +137,10 @@ def complete(slow: dict[str, Any]) -> Diagnosis:
     return diagnosed(slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "readings",
-    [pytest.param(60, marks=pytest.mark.slow), 200, pytest.param(400, marks=pytest.mark.slow)],
+    [60, 200, 400],
 )
 def test_a_search_cut_short_is_less_certain(
     slow: dict[str, Any], complete: Diagnosis, readings: int

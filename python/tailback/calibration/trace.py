@@ -8,7 +8,8 @@ below the fastest times is used.
 
 A message is usable if its receive was posted before it was sent and its receiver was in the call
 for at least half of the transfer (else the receiver was late), if it was the last one sent of those
-for which the receiver's call waited, and if hardly any other bytes passed either adapter meanwhile.
+for which the receiver's call waited, if the receivers of the messages that this call sends were in
+their calls by then, and if hardly any other bytes passed either adapter meanwhile.
 """
 
 from __future__ import annotations
@@ -171,8 +172,21 @@ def _usable(transfers: pl.DataFrame, routes: _Routes) -> Bools:
         .to_series()
         .to_numpy()
     )
+    # A large message that it sends is complete only once its receiver calls, too.
+    receivers = (
+        transfers.group_by(recv_done_call="send_done_call")
+        .agg(pl.col("recv_enter_ps").max())
+        .drop_nulls("recv_done_call")
+    )
+    awaited = (
+        transfers.select("recv_done_call")
+        .join(receivers, on="recv_done_call", how="left", maintain_order="left")["recv_enter_ps"]
+        .fill_null(start.min(initial=0))
+        .to_numpy()
+    )
     took = done - start
     out = (start == last) & (post <= start) & (done - enter >= _WAITED * took) & (took > 0)
+    out &= awaited <= start
     remote = routes.host[src] != routes.host[dst]
     limit = _OTHERS * size + _SMALL_BYTES
     for host, before_only in ((routes.host[src], True), (routes.host[dst], False)):

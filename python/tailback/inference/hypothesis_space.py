@@ -41,6 +41,7 @@ from tailback.inference.machine_models import (
     SETTINGS,
     MachineModel,
     PredictionCache,
+    raised_rates,
 )
 from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
 from tailback.inference.network_clues import (
@@ -61,7 +62,7 @@ from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import forwarded_links
 from tailback.traffic.computation import without_noise
 
-BURSTS = (None, 4, 8, 16, 32, 64)
+BURSTS = (None, 1, 2, 4, 8, 16, 32, 64)
 """Bursts per counter window with which counted traffic of other jobs is simulated: counters give
 the bytes of a window, not their timing within it. More bursts are equivalent to even spreading
 (None)."""
@@ -383,6 +384,9 @@ class HypothesisSpace:
             at_nominal_rates=at_nominal_rates,
         )
         self.machines[machine.name] = machine
+        slow = self._slow_as_measured(machine)
+        machine = replace(machine, slow=slow)
+        self.machines[machine.name] = machine
         machine = replace(machine, sensitivity=self.sensitivity_to_settings(machine, slow))
         self.machines[machine.name] = machine
         for bursts in self.arrangements:
@@ -393,6 +397,23 @@ class HypothesisSpace:
                 break
             self.add(machine, self.alone(machine.name, between), slow, between)
         return machine
+
+    def _slow_as_measured(self, machine: MachineModel) -> Slow:
+        """Slow cables of counters, no slower than the measured time allows.
+
+        Rates that counters show have intervals, in which they rise as far as the time asks.
+        """
+        alone_ps = self.alone(machine.name, None, with_others=False).elapsed_ps
+        if not machine.slow or alone_ps <= self.inside_ps:
+            return machine.slow
+        fabric = machine.prepared.fabric
+
+        def elapsed_ps(upwards: float) -> int:
+            slow = counted_slow(self.evidence, fabric, upwards)
+            return self.simulated(machine.prepared, slow).elapsed_ps
+
+        upwards = raised_rates(alone_ps, self.inside_ps, elapsed_ps)
+        return counted_slow(self.evidence, fabric, upwards)
 
     def sensitivity_to_settings(self, machine: MachineModel, slow: Slow) -> dict[str, float]:
         """Misfit that unknown engine settings cause with these slow cables, by kind of evidence."""

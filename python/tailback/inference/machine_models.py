@@ -155,6 +155,27 @@ def slower_network(
     return out
 
 
+def raised_rates(alone_ps: int, measured_ps: int, elapsed_ps: Callable[[float], int]) -> float:
+    """How far slow cables of counters rise in their intervals for a run to take the measured time.
+
+    Args:
+        alone_ps: Time with the rates as counted, which is longer than measured.
+        measured_ps: Time measured in and between calls.
+        elapsed_ps: Time with the rates so far towards their upper bounds, 0–1.
+
+    Returns:
+        That part of the way, 0–1; 1 if the upper bounds are too slow as well.
+    """
+    slow, fast, upwards = (0.0, alone_ps), (1.0, elapsed_ps(1.0)), 1.0
+    for _ in range(NETWORK_TRIALS if fast[1] < measured_ps else 0):
+        upwards = float(np.interp(-measured_ps, [-slow[1], -fast[1]], [slow[0], fast[0]]))
+        tried = upwards, elapsed_ps(upwards)
+        if abs(tried[1] / measured_ps - 1.0) < CLOSE:
+            break
+        slow, fast = (tried, fast) if tried[1] > measured_ps else (slow, tried)
+    return upwards
+
+
 def longer_delays(
     alone_ps: int, measured_ps: int, predict: Callable[[Change], Outcome]
 ) -> list[tuple[float, Outcome]]:

@@ -106,10 +106,10 @@ def explain(
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
     expected = diagnosis.modelled_ps + further.routing_mean_ps + summary.added_ps
-    surplus = _surplus_of_others(diagnosis, expected - inside)
-    expected -= surplus
-    ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, surplus))
-    surplus, scale = surplus - summary.others_more_ps, ensemble.mean_scale
+    overshoot = _surplus_of_others(diagnosis, expected - inside)
+    expected -= overshoot
+    ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, overshoot))
+    surplus, scale = overshoot - summary.others_more_ps, ensemble.mean_scale
     costs = costs_of_causes(diagnosis, measured, summary, further, scale, surplus)
     if summary.unknown_job is None:
         costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
@@ -143,7 +143,7 @@ def explain(
     if not open_question:
         open_question = _model_too_slow(costs, (expected, inside), scale, summary)
     if not open_question and main is None:
-        open_question = _open_without_cause(cause, diagnosis, surplus, measured)
+        open_question = _open_without_cause(cause, diagnosis, overshoot, measured)
     if not open_question and cause == HEALTHY:
         open_question = wording.errors_not_excluded(explanation.suspect_links)
         if not open_question and further.interruptions.may_be_fault:
@@ -339,10 +339,10 @@ def _model_too_slow(
 
 
 def _open_without_cause(
-    cause: Cause, diagnosis: Diagnosis, surplus: int, measured: Measured
+    cause: Cause, diagnosis: Diagnosis, overshoot: int, measured: Measured
 ) -> str:
     """Why no cause was found although there may be one; empty if nothing says so."""
-    others = _open_cost_of_others(diagnosis, surplus, measured)
+    others = _open_cost_of_others(diagnosis, overshoot, measured)
     return others or (_one_sided_waits(measured) if cause == HEALTHY else "")
 
 
@@ -357,12 +357,12 @@ def _one_sided_waits(measured: Measured) -> str:
     return wording.one_sided_waits(inside, measured.elapsed_ps)
 
 
-def _open_cost_of_others(diagnosis: Diagnosis, surplus: int, measured: Measured) -> str:
+def _open_cost_of_others(diagnosis: Diagnosis, overshoot: int, measured: Measured) -> str:
     """Headline if the model cannot decide whether other traffic is a fault; otherwise empty."""
     others = _cost_of_others(diagnosis)
-    if others < FAULT * measured.elapsed_ps or surplus < others / 2:
+    if others < FAULT * measured.elapsed_ps or overshoot < others / 2:
         return ""
-    return wording.cost_of_others_open(others - surplus, others, measured.elapsed_ps)
+    return wording.cost_of_others_open(others - overshoot, others, measured.elapsed_ps)
 
 
 def _surplus_of_others(diagnosis: Diagnosis, overshoot_ps: int) -> int:

@@ -106,10 +106,11 @@ within windows of a queue are off by less. Share of the rate of slow cables from
 enough to count."""
 
 
-def _degraded(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
+def _degraded(evidence: NetworkEvidence, fabric: Fabric, upwards: float = 0.0) -> Slow:
     """Links that carry less than their rate according to counters of queues.
 
     A cable is as slow both ways unless the rates of its two directions contradict each other.
+    ``upwards``: how far to go from each rate to the upper bound of its 95 % interval, 0–1.
     """
     counters = evidence.counters
     if counters is None or not counters.findings.height:
@@ -125,15 +126,24 @@ def _degraded(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
         least = max(rate.low for rate in rates)
         if len(rates) == 1 and evidence.served_gbps is not None:
             least = max(least, float(evidence.served_gbps[fabric.link_reverse[rates[0].link]]))
-        if least > min(rate.high for rate in rates):
-            slow += [SlowLink(rate.link, rate.gbps, both=False) for rate in rates]
+        most = min(rate.high for rate in rates)
+        if least > most:
+            slow += [
+                SlowLink(rate.link, _between(rate.gbps, rate.high, upwards), both=False)
+                for rate in rates
+            ]
         else:
             weights = [rate.intervals for rate in rates]
             mean = float(np.average([rate.gbps for rate in rates], weights=weights))
             # By the direction that queued for longest, which is the one that the run waits for.
             longest = max(rates, key=lambda rate: rate.intervals)
-            slow.append(SlowLink(longest.link, max(mean, least)))
+            slow.append(SlowLink(longest.link, _between(max(mean, least), most, upwards)))
     return tuple(slow)
+
+
+def _between(rate: float, most: float, upwards: float) -> float:
+    """A rate between one and its upper bound."""
+    return rate + upwards * max(most - rate, 0.0)
 
 
 class _ServedRate(NamedTuple):
@@ -146,13 +156,18 @@ class _ServedRate(NamedTuple):
     high: float
 
 
-def counted_slow(evidence: NetworkEvidence, fabric: Fabric) -> Slow:
-    """The same, without those of which :func:`impossible_slow` says that it cannot be.
+def counted_slow(evidence: NetworkEvidence, fabric: Fabric, upwards: float = 0.0) -> Slow:
+    """Slow links by counters, but those of which :func:`impossible_slow` says that it cannot be.
 
     Those that reach nearly their rates are left out as well: headers that counters lack, and rates
     that a standard rounds, look like this, and no search tries such rates either.
+
+    Args:
+        evidence: The counters.
+        fabric: The fabric, with the stated rates.
+        upwards: How far to go from each rate to the upper bound of its 95 % interval, 0–1.
     """
-    slow = _degraded(evidence, fabric)
+    slow = _degraded(evidence, fabric, upwards)
     if wrong_unit(slow, evidence, fabric):
         return ()
     nearly = MAX_SHARE * np.asarray(fabric.link_gbps, np.float64)

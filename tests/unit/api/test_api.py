@@ -71,6 +71,7 @@ def test_help_is_a_page_that_shows_each_function() -> None:
         assert "Example:" in (getattr(tb, name).__doc__ or ""), name
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -203,6 +203,17 @@ def test_messages_that_met_others_or_waited_are_excluded(
         assert times.placed[0].series.n == 2
 
 
+def test_a_wait_for_a_late_partner_tells_no_latency() -> None:
+    """Rank 1 waits for what it receives and sends at once; the receiver of the latter is late."""
+    there, back = (0, 1, 8, 0, 0, 90 * US), (1, 0, 8, 150 * US, 140 * US, 240 * US)
+    sent = (1, 2, 1 << 20, -2 * US, 80 * US, 90 * US)
+    transfers, calls = rows(there, back, sent)
+    assert trace_times(transfers, calls, HOSTS, None).placed
+    # The call that completes the first message completes the third one, too.
+    together = transfers.with_columns(send_done_call=pl.Series([10, 11, 0]))
+    assert not trace_times(together, calls, HOSTS, None).placed
+
+
 def test_bytes_of_others_count_while_under_way() -> None:
     # The second overlaps the first by half, the third is within a host, the last is alone.
     size, start = np.array([1000, 400, 800, 600]), np.array([0, 50, 0, 300])

@@ -88,7 +88,7 @@ def screen(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int,
     ("exchange_us", "code", "outcome"),
     [
         (185, 0, "CONFIRMED"),
-        (600, 1, "REFUTED"),
+        pytest.param(600, 1, "REFUTED", marks=pytest.mark.slow),
         pytest.param(900, 1, "REFUTED", marks=pytest.mark.slow),
     ],
 )

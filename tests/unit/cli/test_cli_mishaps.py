@@ -141,7 +141,14 @@ def test_nowhere_to_print(tmp_path: Path) -> None:
     assert "No space left" in err and "remedy" in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list", "rule"], ["list", "--format", "json"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        pytest.param(["list", "rule"], marks=pytest.mark.slow),
+        ["list", "--format", "json"],
+    ],
+)
 def test_a_reader_that_has_enough(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,11 +22,13 @@ from tailback.inference.derived_hypotheses import unsimulated_faults
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import Hypothesis, Posterior, Prior
+from tailback.inference.machine_models import raised_rates
 from tailback.inference.unknown_job import Draw
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tailback.sources.source import Source
 from tailback.traffic.program import Op
+from tests.factories.forwarding_tables import write_clumped
 
 MACHINE, OTHER = ("round-robin", "adaptive"), ("round-robin", "random")
 FABRIC: Any = SimpleNamespace(link_reverse=np.arange(40, dtype=np.uint32) ^ 1)
@@ -269,6 +272,26 @@ def test_a_slower_network_scales_no_imbalance() -> None:
     assert 0.7 * saved(0) < saved(2 * run.elapsed_ps) < saved(0)
 
 
+def test_uneven_tables_cost_what_even_ones_save(tmp_path: Path) -> None:
+    tree = {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}
+    job = {"pattern": {"kind": "alltoall", "ranks": 16, "size": "64 KiB"}}
+    fabric = prepare(Source.of({"fabric": {"fat_tree": tree}, "job": [job]}).scenario).fabric
+
+    def saved(forwarding: bool) -> tuple[tuple[int, ...], int]:
+        network = write_clumped(tmp_path, fabric)
+        if not forwarding:
+            del network["forwarding"]
+        made = prepare(Source.of({"fabric": network, "job": [job]}).scenario)
+        evaluate = make_evaluate(made, threads=1)
+        run = evaluate(Change())
+        costs = further_costs.further_costs(made, NetworkEvidence(), run, evaluate, {}, 1)
+        return costs.tables_ps, run.elapsed_ps
+
+    (tables_ps,), elapsed_ps = saved(forwarding=True)
+    assert tables_ps > 0.4 * elapsed_ps
+    assert saved(forwarding=False)[0] == ()
+
+
 def test_two_causes_are_removed_together() -> None:
     """Rank 1 computes twice as long, and a cable has a tenth of its rate."""
     made, late = late_ring()
@@ -347,6 +370,25 @@ def test_directions_of_a_counted_cable_must_agree(
     findings = pl.DataFrame(directions, schema=names, orient="row")
     evidence.counters.findings = findings.with_columns(finding=pl.lit("degraded"))
     assert list(network_clues.counted_slow(evidence, fabric)) == slow
+
+
+def test_counted_rates_rise_within_their_intervals() -> None:
+    evidence, fabric = slow_by_counters([1.0], [5.0])
+    assert evidence.counters is not None
+    names = ["link", "intervals", "served_gbps", "served_low_gbps", "served_high_gbps"]
+    rows = pl.DataFrame([(0, 30, 20.0, 18.0, 30.0)], schema=names, orient="row")
+    evidence.counters.findings = rows.with_columns(finding=pl.lit("degraded"))
+    rates = [network_clues.counted_slow(evidence, fabric, part)[0].gbps for part in (0.0, 0.5, 1.0)]
+    assert rates == [20.0, 25.0, 30.0]
+
+
+def test_raised_rates_give_the_measured_time() -> None:
+    def elapsed_ps(upwards: float) -> int:
+        return round(1000 / (1.0 + upwards))
+
+    assert elapsed_ps(raised_rates(1000, 700, elapsed_ps)) == pytest.approx(700, rel=0.02)
+    # The upper bounds are too slow, too.
+    assert raised_rates(1000, 400, elapsed_ps) == 1.0
 
 
 @pytest.mark.parametrize(

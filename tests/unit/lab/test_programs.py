@@ -111,7 +111,7 @@ def ids_of(sent_frames: list[Frame], *, roce: bool) -> NDArray[np.uint32]:
     )
 
 
-@pytest.mark.parametrize("kind", ["v4", "v6", "roce"])
+@pytest.mark.parametrize("kind", ["v4", pytest.param("v6", marks=pytest.mark.slow), "roce"])
 def test_a_port_writes_only_the_rust_schemes_bits(
     kind: str, coordinated: tuple[Plan, Path]
 ) -> None:

@@ -86,7 +86,9 @@ SOURCES = (
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize(("first", "last", "faulty"), [(3, 9, True), (9, 9, False)])
+@pytest.mark.parametrize(
+    ("first", "last", "faulty"), [(3, 9, True), pytest.param(9, 9, False, marks=pytest.mark.slow)]
+)
 def test_rising_errors_are_a_fault_in_every_source(
     source: str, first: int, last: int, faulty: bool, tmp_path: Path
 ) -> None:
@@ -269,16 +271,16 @@ def stalls(folder: Path, device: str, link: str, ticks: int) -> tb.CountersResul
     ("device", "link", "tick_ns"),
     [
         ("devid=0xd2f0", "2xHDR", 0.64),
-        ("devid=0xd2f0", "4xHDR", 0.32),
+        pytest.param("devid=0xd2f0", "4xHDR", 0.32, marks=pytest.mark.slow),
         ("devid=0xd2f4", "2xHDR", 0.64),
-        ("devid=0xd2f2", "2xNDR", 0.32),
+        pytest.param("devid=0xd2f2", "2xNDR", 0.32, marks=pytest.mark.slow),
         ("", "2xHDR", 0.64),
         ("devid=0xc738", "4xFDR", 18.7733),
-        ("devid=0xc738", "4xQDR", 32.0),
+        pytest.param("devid=0xc738", "4xQDR", 32.0, marks=pytest.mark.slow),
         ("devid=0xcb20", "4xFDR", 18.7733),
     ],
 )
-@pytest.mark.parametrize("share", [0.05, 1.0])
+@pytest.mark.parametrize("share", [pytest.param(0.05, marks=pytest.mark.slow), 1.0])
 def test_stall_of_split_or_slow_ports_is_exact(
     device: str, link: str, tick_ns: float, share: float, tmp_path: Path
 ) -> None:

@@ -240,6 +240,18 @@ def test_slow_links_are_found_in_sparse_readings(share: float) -> None:
     assert n_degraded >= 18
 
 
+def test_eighteen_readings_show_a_slow_link() -> None:
+    """Ports at nine tenths of what they serve: a quarter of the rate, and all of it."""
+    n_degraded, alarms = 0, 0
+    for seed in range(20):
+        slow = queue(1250, 5000, bursts(0.9 * 1250, 21_000, seed), 1000, 30, seed)
+        assert len(slow) == 18
+        n_degraded += port_findings(slow)["finding"][0] == "degraded"
+        healthy = queue(5000, 5000, bursts(0.9 * 5000, 21_000, seed), 1000, 30, seed)
+        alarms += "degraded" in port_findings(healthy)["finding"].to_list()
+    assert n_degraded >= 15 and alarms == 0
+
+
 def test_a_slow_link_with_a_one_ended_queue() -> None:
     """Readings catch a queue every other time: no interval begins and ends with one."""
     arrivals = np.zeros(20_000)

@@ -355,9 +355,9 @@ def test_started_neighbourhood_collectives_become_messages(tools: Path, compiler
 @pytest.mark.parametrize(
     ("compiler", "head", "variables"),
     [
-        ("mpif90", "include 'mpif.h'", PLAIN),
+        pytest.param("mpif90", "include 'mpif.h'", PLAIN, marks=pytest.mark.slow),
         ("mpif90", "use mpi_f08", TYPED),
-        ("mpif90.mpich", "include 'mpif.h'", PLAIN),
+        pytest.param("mpif90.mpich", "include 'mpif.h'", PLAIN, marks=pytest.mark.slow),
     ],
 )
 def test_started_neighbourhood_collectives_of_fortran(

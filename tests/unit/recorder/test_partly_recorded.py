@@ -126,7 +126,8 @@ def test_a_program_without_recorder_hangs_nobody(
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("family", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["openmpi", "mpich"])
 def test_all_programs_of_a_launch_are_recorded(folder: Path, tmp_path: Path, family: str) -> None:
     recording = record(_launch(folder, family, [], []), tmp_path / "out")
     assert recording.not_recorded == [] and recording.exit_code == 0

@@ -200,7 +200,11 @@ def test_an_aborting_rank_keeps_its_calls(tools: Path) -> None:
 @pytest.mark.tools
 @pytest.mark.parametrize(
     ("head", "status"),
-    [("include 'mpif.h'", PLAIN), ("use mpi", PLAIN), ("use mpi_f08", TYPED)],
+    [
+        ("include 'mpif.h'", PLAIN),
+        pytest.param("use mpi", PLAIN, marks=pytest.mark.slow),
+        ("use mpi_f08", TYPED),
+    ],
 )
 def test_the_three_interfaces_of_fortran(tools: Path, head: str, status: str) -> None:
     if not shutil.which("gfortran"):

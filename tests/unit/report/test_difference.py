@@ -168,6 +168,7 @@ def test_the_scale_of_changes_is_centred_at_zero() -> None:
     assert float(scales.norm(scales.CHANGE)(0.0)) == 0.5
 
 
+@pytest.mark.slow
 def test_compare_writes_page_table_and_facts(
     runs: tuple[Run, Run],
     tmp_path: Path,

@@ -152,7 +152,7 @@ def test_intervals_with_the_bundle_hold_the_truth(seed: int) -> None:
     [
         (PERMUTATION, TREE, "deterministic"),
         (UNIFORM, TREE, "deterministic"),
-        (STENCIL, THREE_LEVELS, "deterministic"),
+        pytest.param(STENCIL, THREE_LEVELS, "deterministic", marks=pytest.mark.slow),
         (UNIFORM, THREE_LEVELS, "random"),
     ],
     ids=["permutation", "uniform", "stencil, three levels", "random, three levels"],

@@ -54,7 +54,13 @@ def scenario(telemetry: dict[str, object]) -> dict[str, object]:
     }
 
 
-@pytest.fixture(scope="module", params=SCHEMES.values(), ids=SCHEMES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(scheme, id=name, marks=pytest.mark.slow if "," in name else ())
+        for name, scheme in SCHEMES.items()
+    ],
+)
 def sampled(request: pytest.FixtureRequest) -> tuple[Run, PairCandidates]:
     """A run of a scheme whose packets carry samples, and the links they may have crossed."""
     run = simulate(parse(scenario(request.param)))

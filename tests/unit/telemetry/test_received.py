@@ -40,7 +40,11 @@ def against_truth(run: Run) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("telemetry", SCHEMES[1:], ids=lambda t: "-".join(map(str, t.values())))
-@pytest.mark.parametrize("fabric", [None, {"topology": TORUS}], ids=["tree", "torus"])
+@pytest.mark.parametrize(
+    "fabric",
+    [None, pytest.param({"topology": TORUS}, marks=pytest.mark.slow)],
+    ids=["tree", "torus"],
+)
 def test_samples_of_every_scheme_are_the_truth(
     telemetry: dict[str, Any], fabric: dict[str, Any] | None
 ) -> None:

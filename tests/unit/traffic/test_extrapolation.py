@@ -100,7 +100,7 @@ def computed(program: Program) -> set[int]:
     return set(program.amount[program.kind == Op.COMPUTE].tolist())
 
 
-@pytest.mark.parametrize("creator", ["", "Tailback"])
+@pytest.mark.parametrize("creator", [pytest.param("", marks=pytest.mark.slow), "Tailback"])
 @pytest.mark.parametrize(
     ("extents", "periodic", "offsets", "ranks", "wanted"),
     [

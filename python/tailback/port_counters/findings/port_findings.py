@@ -34,8 +34,10 @@ stamps (:func:`~tailback.port_counters.findings.port_series.clock_error_ns`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -65,8 +67,9 @@ MIN_CLOCK_RATIO: Final = 4.0
 """Minimum ratio of the length of a window to the time stamp error for a usable rate."""
 CLOCK_OUTLIERS: Final = 0.05
 """Share of time stamps that may be off by more than their error, the 95th percentile."""
-MIN_BATCHES: Final = 5
-"""Minimum number of batches. With fewer, Student's quantile is too large for any significance."""
+MIN_BATCHES: Final = 2
+"""Number of batches from which they have a variance. Student's quantile does the rest: with two, it
+is too large for any significance."""
 
 PORT_FINDINGS: Final = Table(
     "port_findings",
@@ -267,8 +270,14 @@ def _samples(port: QueueSeries, level: float) -> _Samples | None:
     excess, error, batches = _mean((queued - busy)[active])
     if batches < MIN_BATCHES:
         return None
-    least = _student_quantile(1.0 - level, batches - 1) * error
-    return _Samples(active, queued, float(busy[active].mean()), excess, least, batches)
+    # A few batches may be alike by chance, but independent readings vary by their binomial error.
+    share = float(busy[active].mean())
+    by_chance = math.sqrt(max(share * (1.0 - share), 0.0) / float(active.sum()))
+    least = max(
+        _student_quantile(1.0 - level, batches - 1) * error,
+        NormalDist().inv_cdf(1.0 - level) * by_chance,
+    )
+    return _Samples(active, queued, share, excess, least, batches)
 
 
 def _test_sampling(port: QueueSeries, level: float) -> _Finding | None:
