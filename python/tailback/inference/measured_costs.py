@@ -52,6 +52,7 @@ class FurtherCosts:
             even forwarding tables if the scenario has tables; empty if no placement was simulated.
         in_order_ps: The same with ranks in host order, switch by switch.
         tables_ps: Saved by even forwarding tables; empty without tables.
+        tables_alone_ps: The same, mean of our job without other traffic.
         uneven_tables: Mean deviation from the mean of the number of destinations that forwarding
             tables assign to parallel up-links, 0–2; 0 without tables.
         adapter_order_ps: Saved on an ideal switch by adapters that share their link among messages;
@@ -69,10 +70,16 @@ class FurtherCosts:
     placement_ps: tuple[int, ...] = ()
     in_order_ps: tuple[int, ...] = ()
     tables_ps: tuple[int, ...] = ()
+    tables_alone_ps: int = 0
     uneven_tables: float = 0.0
     adapter_order_ps: tuple[int, ...] = ()
     interruptions: Interruptions = field(default_factory=Interruptions.none)
     without: Without | None = None
+
+    @property
+    def separable(self) -> frozenset[str]:
+        """Causes that ``without`` can take out together."""
+        return SEPARABLE | {"routing"} if self.tables_ps else SEPARABLE
 
     @property
     def routing_mean_ps(self) -> int:
@@ -80,7 +87,7 @@ class FurtherCosts:
         return round(_mean(self.routing_ps))
 
 
-def _mean(ps: Sequence[int]) -> float:
+def _mean(ps: Sequence[float]) -> float:
     """Mean of repetitions; 0 of none."""
     return sum(ps) / max(len(ps), 1)
 
@@ -121,7 +128,7 @@ def costs_of_causes(
             )
         )
     out += _costs_of_computation(measured, further)
-    out += _costs_of_routes(further)
+    out += _costs_of_routes(further, _others_factor(diagnosis, summary))
     if summary.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [row[1:4] for row in out if row[0] == "other-traffic"]
@@ -132,9 +139,22 @@ def costs_of_causes(
     return _in_measured_time(out, scale, total, summary)
 
 
-def _costs_of_routes(further: FurtherCosts) -> list[_ExpectedCost]:
-    """Costs of routing by what counters, or forwarding tables, show of the routes."""
-    limited, spread = further.routing_ps, further.tables_ps
+def _others_factor(diagnosis: Diagnosis, summary: EvidenceSummary) -> float:
+    """Cost of other traffic over that in the expected run, if it costs more than simulated."""
+    removed = next((s.removed for s in diagnosis.shares if s.cause == "other-traffic"), None)
+    simulated_ps = (removed or 0.0) * diagnosis.modelled_ps
+    more_ps = summary.others_more_ps + summary.unknown_job_ps
+    return 1.0 + max(more_ps, 0) / simulated_ps if simulated_ps > 0 else 1.0
+
+
+def _costs_of_routes(further: FurtherCosts, others_factor: float) -> list[_ExpectedCost]:
+    """Costs of routing by what counters, or forwarding tables, show of the routes.
+
+    Uneven tables hurt more beside other traffic. Where that costs more than simulated, by
+    ``others_factor``, so does what it adds to the cost of the tables.
+    """
+    limited, alone_ps = further.routing_ps, further.tables_alone_ps
+    spread = [alone_ps + others_factor * (ps - alone_ps) for ps in further.tables_ps]
     by: tuple[Origin, ...]
     out: list[_ExpectedCost] = []
     if limited:
@@ -311,14 +331,19 @@ def _computation(cause: str, measured: Measured) -> tuple[str, str]:
 # --- costs that cannot be told apart -----------------------------------------------------------
 
 SEPARABLE: Final = frozenset({"imbalance", "noise", "slow-link", "other-traffic"})
-"""Causes that can be taken out of the expected run together."""
+"""Causes that can be taken out of any expected run together."""
 
 Without = Callable[[frozenset[str]], int]
 """Expected time without several causes of :data:`SEPARABLE`, ps, by one simulation."""
 
 
 def with_cost_together(
-    costs: Sequence[Cost], expected_ps: int, without: Without | None, scale: float, surplus_ps: int
+    costs: Sequence[Cost],
+    expected_ps: int,
+    without: Without | None,
+    scale: float,
+    surplus_ps: int,
+    separable: frozenset[str] = SEPARABLE,
 ) -> list[Cost]:
     """The costs; the evidence of the largest says what the run saves without the second as well.
 
@@ -331,10 +356,11 @@ def with_cost_together(
         without: Simulates it without several causes; None if that is not possible.
         scale: Factor from expected to measured time.
         surplus_ps: Part of the simulated cost of other traffic that the measured time excludes, ps.
+        separable: Causes that ``without`` can take out.
     """
     faults = [cost for cost in costs if cost.share >= fault_share(cost.cause)][:2]
     names = frozenset(cost.cause for cost in faults)
-    if len(names) < 2 or not names <= SEPARABLE or without is None:
+    if len(names) < 2 or not names <= separable or without is None:
         return list(costs)
     excluded = max(surplus_ps, 0) if "other-traffic" in names else 0
     saved = max(expected_ps - without(names) - excluded, 0) * scale

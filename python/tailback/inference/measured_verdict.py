@@ -112,7 +112,9 @@ def explain(
     surplus, scale = overshoot - summary.others_more_ps, ensemble.mean_scale
     costs = costs_of_causes(diagnosis, measured, summary, further, scale, surplus)
     if summary.unknown_job is None:
-        costs = with_cost_together(costs, diagnosis.modelled_ps, further.without, scale, surplus)
+        costs = with_cost_together(
+            costs, diagnosis.modelled_ps, further.without, scale, surplus, further.separable
+        )
     costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
     costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)

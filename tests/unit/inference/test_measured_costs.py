@@ -367,3 +367,23 @@ def test_costs_have_the_interval_of_extrapolated_steps() -> None:
 
     # Beyond the error of the model.
     assert low(0) == with_error(30)[0] and 30 * MS - low(14) == pytest.approx(14 * MS, abs=MS / 10)
+
+
+def test_tables_cost_more_beside_more_traffic() -> None:
+    """Even tables save 10 of 100 ms alone, and 20 beside traffic that costs 30 ms as simulated."""
+    cost = FurtherCosts((0,), (0,), tables_ps=(20 * MS,), tables_alone_ps=10 * MS)
+    run = expected(100, share("other-traffic", 0.3))
+    shares = {}
+    for more_ms in (0, 15):
+        evidence = EvidenceSummary(others="job 7", others_more_ps=more_ms * MS)
+        diagnosis = explained(run, measured(100 + more_ms), evidence=evidence, cost=cost)
+        assert diagnosis.explanation is not None
+        routing = diagnosis.explanation.cost("routing")
+        assert routing is not None
+        shares[more_ms] = routing.ps
+    assert shares == {0: 20 * MS, 15: pytest.approx(25 * MS, rel=0.01)}
+
+
+def test_tables_are_taken_out_with_other_causes() -> None:
+    assert "routing" not in NOTHING.separable
+    assert "routing" in replace(NOTHING, tables_ps=(MS,)).separable
