@@ -72,6 +72,7 @@ class CountersResult:
                 "ports": self.verdict.ports,
                 "groups": self.verdict.groups,
                 "ill_links": self.verdict.ill,
+                "link_balances": self.verdict.balances,
                 "link_changes": self.verdict.changes,
             }
         return of_jobs | {

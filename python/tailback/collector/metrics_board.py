@@ -33,6 +33,7 @@ _ERROR_METRICS: Final = dict(
             "link_downed",
             "receive_errors",
             "receive_remote_physical_errors",
+            "receive_switch_relay_errors",
             "transmit_discards",
             "transmit_constraint_errors",
             "receive_constraint_errors",
@@ -269,6 +270,18 @@ class MetricsBoard:
                 "counter",
                 "Packets sent, as counted by the device.",
                 last["packets"][seen].tolist(),
+            ),
+            (
+                "receive_bytes_total",
+                "counter",
+                "Bytes received, as counted by the device.",
+                (last["received_words"][seen] * WORD_BYTES).tolist(),
+            ),
+            (
+                "receive_packets_total",
+                "counter",
+                "Packets received, as counted by the device.",
+                last["received_packets"][seen].tolist(),
             ),
             (
                 "xmit_wait_ticks_total",

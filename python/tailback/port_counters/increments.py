@@ -137,6 +137,12 @@ def stopped_at(value: pl.Expr, limit: pl.Expr) -> pl.Expr:
     return (value >= limit) & (limit < _WRAP_LIMIT)
 
 
+def exact_value(step: Increment) -> pl.Expr:
+    """An increment, null where it is a lower bound or unknown."""
+    inexact = (step.flags & ~pl.lit(int(Flag.WRAP), pl.UInt32)) != 0
+    return pl.when(~inexact).then(step.value)
+
+
 Before = Callable[[str], pl.Expr]
 """The value of a column in the reading before."""
 

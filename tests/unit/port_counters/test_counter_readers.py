@@ -454,3 +454,36 @@ def test_real_cray_samples(tmp_path: Path, name: str, ports: int) -> None:
     }[name]
     rows = counters.readings.select("direction", "data_bytes", "stall_ns").rows()
     assert wanted in rows
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "a.txt",
+            "# Port extended counters: Lid 7 port 3 (CapMask: 0x5300 CapMask2: 0x0000002)\n"
+            "PortXmitData:....................1\nPortRcvData:.....................25\n"
+            "PortRcvPkts:.....................9\n",
+        ),
+        (
+            "b.prom",
+            "# TYPE infiniband_switch_port_receive_data_bytes_total counter\n"
+            'infiniband_switch_port_receive_data_bytes_total{guid="0x1",port="3"} 100\n'
+            'infiniband_switch_port_receive_packets_total{guid="0x1",port="3"} 9\n',
+        ),
+        (
+            "c.csv",
+            "timestamp,node_guid,port_num,PortXmitData,PortRcvDataExtended,PortRcvPktsExtended\n"
+            "1700000000000000,0x1,3,1,25,9\n",
+        ),
+        ("d.txt", "infiniband,host=n1,port=3 port_rcv_data=25i,port_rcv_packets=9i 1700000000\n"),
+        (
+            "e.csv",
+            "#Time,Time_usec,ProducerName,ib.port_rcv_data#mlx5_0.3,ib.port_rcv_packets#mlx5_0.3\n"
+            "1700000000,0,n1,25,9\n",
+        ),
+    ],
+)
+def test_received_counters_are_read(tmp_path: Path, name: str, text: str) -> None:
+    (row,) = read_counters(put(tmp_path, name, text)).readings.to_dicts()
+    assert (row["port"], row["received_bytes"], row["received_packets"]) == (3, 100, 9)

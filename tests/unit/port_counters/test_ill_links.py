@@ -15,6 +15,11 @@ import tailback as tb
 from tailback.cli import run
 from tailback.collector import Collection, CollectorSettings, MetricsBoard
 from tailback.port_counters.changes import changes_of
+from tailback.port_counters.findings.conservation import (
+    are_credible,
+    link_balances,
+    wrong_pairs_note,
+)
 from tailback.port_counters.findings.ill_links import ill_links, without
 from tailback.port_counters.findings.port_events import READINGS
 from tests.factories.collect_subnet import (
@@ -148,6 +153,71 @@ def test_a_restart_is_told_from_a_reset(tmp_path: Path) -> None:
         collection.close()
         (change,) = tb.counters(out).verdict.changes.to_dicts()
         assert (change["change"], change["node_name"], change["links"]) == (kind, "switch1", 4)
+
+
+def transferring(
+    out: Path, received: Callable[[int], int], cables: int = 3, sweeps: int = 40
+) -> tb.CountersResult:
+    """A collection whose switches send 10 MB/s to their neighbours, and what of it arrives."""
+    subnet, collection, board = row_of_switches(cables, 1), Collection(out), MetricsBoard()
+    made = session(subnet, CollectorSettings(20 * MS, sweeps), collection, board)
+
+    def send(sweep: int) -> None:
+        for left in range(cables - 1):
+            words = 2_500_000 * sweep
+            subnet.devices[0x1000 + left].ports[3].words = words
+            subnet.devices[0x1001 + left].ports[2].received_words = received(left) * words // 100
+        after_sweeps(subnet, board, sweep + 1, lambda: send(sweep + 1))
+
+    send(1)
+    made.run()
+    collection.close()
+    return tb.counters(out)
+
+
+def test_lost_packets_name_cable_and_direction(tmp_path: Path) -> None:
+    result = transferring(tmp_path / "c", lambda left: 40 if left == 1 else 100)
+    (link,) = result.facts["ill_links"]
+    assert link["link"] == "switch1[3] → switch2[2]" and link["signs"] == ["unequal"]
+    assert re.match(r"switch1\[3\] sent 60.* more than switch2\[2\] received", link["what"])
+    balances = result.tables["link_balances"]
+    assert balances["missing_bytes"].count() == 1 and balances.height == 10
+
+
+def balanced(*received_gb: int) -> pl.DataFrame:
+    """Balances of links of 100 Gb/s that sent 100 GB in 100 s, read 2 s apart at their ends."""
+    count = len(received_gb)
+    column = {
+        "node_name": [f"{side}{n}" for side in "ab" for n in range(count)],
+        "port": [1] * 2 * count,
+        "interface": pl.Series([None] * 2 * count, dtype=pl.String),
+        "sent_bytes": [100 * SECOND] * count + [0] * count,
+        "received_bytes": [0] * count + [gb * SECOND for gb in received_gb],
+        "sent_peak_gbps": [10.0] * 2 * count,
+        "received_peak_gbps": [10.0] * 2 * count,
+        "start_ns": [0] * count + [2 * SECOND] * count,
+        "end_ns": [100 * SECOND] * count + [102 * SECOND] * count,
+    }
+    frame = pl.DataFrame(column).with_columns(
+        sent_ns=100 * SECOND,
+        received_ns=100 * SECOND,
+        seconds=100.0,
+        intervals=100,
+        capacity_gbps=100.0,
+    )
+    return link_balances(frame, {(f"a{n}", 1): f"b{n}[1]" for n in range(count)})
+
+
+def test_sampling_error_is_no_difference() -> None:
+    rows = balanced(96, 94, 91, 100, 100)
+    assert rows["error_bytes"].to_list() == pytest.approx([15e9] * 5)
+    assert rows["missing_bytes"].count() == 0 and are_credible(rows)
+    assert balanced(80, 100, 130)["missing_bytes"].to_list() == [20 * SECOND, None, -30 * SECOND]
+
+
+def test_differing_ends_everywhere_blame_the_fabric() -> None:
+    rows = balanced(30, 250, 20, 100)
+    assert not are_credible(rows) and wrong_pairs_note(rows).startswith("3 of 4 busy links")
 
 
 def ports(**columns: list[Any]) -> pl.DataFrame:
