@@ -533,7 +533,8 @@ def test_damaged_ibdiagnet_is_refused(tmp_path: Path, old: str, new: str, place:
         {"sync-response": true}""",
         """[{"name": "default", "timestamp": 1700000000000000000, "tags": {"source": "leaf01",
         "interface_name": "Ethernet1"}, "values": {
-        "/interfaces/interface/state/counters/out-octets": 4711, "/interfaces/interface/state/counters/in-errors": 2}}]""",
+        "/interfaces/interface/state/counters/out-octets": 4711,
+        "/interfaces/interface/state/counters/in-errors": 2}}]""",
     ],
 )
 def test_gnmi_counters_are_read(tmp_path: Path, text: str) -> None:
