@@ -91,15 +91,21 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
     def earlier(name: str) -> pl.Expr:
         return pl.col(f"{name}_before")
 
-    frame = mark_beside_resets(frame.with_columns(reset=was_reset(counters, earlier)))
-    steps = increments(counters, earlier, pl.col("during_reset"))
+    reset = frame.lazy().with_columns(reset=was_reset(counters, earlier))
+    frame = mark_beside_resets(reset.collect())
+    steps = increments(counters, earlier, pl.col("reset") | pl.col("during_reset"))
     counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
-    out = frame.select(
-        *(
-            (exact_value(step) if name in _EXACT else step.value).alias(name)
-            for name, step in zip(_COUNTERS, steps, strict=True)
-        ),
-        counter_flags=counter_flags,
+    # Lazily: expressions that counters share are computed once.
+    out = (
+        frame.lazy()
+        .select(
+            *(
+                (exact_value(step) if name in _EXACT else step.value).alias(name)
+                for name, step in zip(_COUNTERS, steps, strict=True)
+            ),
+            counter_flags=counter_flags,
+        )
+        .collect()
     )
     unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
     rises = {name: out[name].fill_null(0).to_numpy() for name in _COUNTERS}

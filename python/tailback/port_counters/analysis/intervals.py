@@ -84,7 +84,7 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
     ordered = with_widths(in_order(conform(READINGS, readings)).lazy(), KEY).with_columns(
         interval_ns=pl.when(same).then(interval), reset=same & was_reset(counters)
     )
-    steps = increments(counters, reset=pl.col("during_reset"))
+    steps = increments(counters, any_reset=pl.col("reset") | pl.col("during_reset"))
     data, packets, wait, stall, inner, drops, over, paused, frames, received, arrived = steps
     rows = (
         mark_beside_resets(ordered.collect())

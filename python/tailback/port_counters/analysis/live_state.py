@@ -218,7 +218,7 @@ class LiveState:
             len(fresh),
             counts,
             hottest,
-            self._find_trees(now, stalled, fresh, lost)[:most],
+            self._find_trees(now, stalled, fresh, lost, most),
         )
 
     def _name(self, row: int) -> str:
@@ -227,9 +227,9 @@ class LiveState:
         return link_name(port_name(facts["node_name"], facts["port"]), far)
 
     def _find_trees(
-        self, now: int, stalled: Bools, fresh: Bools, lost: Floats
+        self, now: int, stalled: Bools, fresh: Bools, lost: Floats, most: int
     ) -> list[CongestionTree]:
-        """The trees of stalled ports."""
+        """The ``most`` trees of stalled ports that lose most."""
         if self._wiring is None:
             return []
         hot = np.flatnonzero(stalled)
@@ -240,21 +240,23 @@ class LiveState:
         sizes = np.zeros(len(stalled), np.int64)
         sizes[hot] = np.bincount(label)[label] if len(hot) else 0
         earlier = self._remember(now, sizes)
-        busy = np.nan_to_num(self._used) >= FULL_UTILIZATION
+        busy = np.flatnonzero((np.nan_to_num(self._used) >= FULL_UTILIZATION) & fresh & ~stalled)
+        lost_of = np.bincount(label, np.nan_to_num(lost[hot])) if len(hot) else np.zeros(0)
+        order = np.lexsort((-np.bincount(label, minlength=len(lost_of)), -lost_of))
         trees = []
-        for number in range(int(label.max(initial=-1)) + 1):
+        for number in order[:most].tolist():
             members = hot[label == number]
-            roots, at_host = self._roots(members, waits, np.flatnonzero(busy & fresh & ~stalled))
+            roots, at_host = self._roots(members, waits, busy)
             trees.append(
                 CongestionTree(
                     [self._name(row) for row in roots],
                     at_host,
                     len(members),
                     int(earlier[members].max(initial=0)),
-                    float(np.nansum(lost[members])),
+                    float(lost_of[number]),
                 )
             )
-        return sorted(trees, key=lambda tree: (-tree.lost_gbps, -tree.ports, tree.roots))
+        return trees
 
     def _roots(
         self, members: NDArray[np.int64], waits: NDArray[np.int64], busy: NDArray[np.int64]
