@@ -359,8 +359,8 @@ class MetricsBoard:
                 time.process_time(),
             ),
             ("nodes_unreachable", "gauge", "Devices given up in the last sweep.", self.unreachable),
-            ("counter_resets_total", "counter", "Counters found reset.", self._resets),
-            ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
+            ("resets_total", "counter", "Counters found reset.", self._resets),
+            ("wraps_total", "counter", "Counters found wrapped.", self._wraps),
             (
                 "impossible_readings_total",
                 "counter",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -209,10 +210,41 @@ def balanced(*received_gb: int) -> pl.DataFrame:
 
 
 def test_sampling_error_is_no_difference() -> None:
-    rows = balanced(96, 94, 91, 100, 100)
-    assert rows["error_bytes"].to_list() == pytest.approx([15e9] * 5)
+    rows = balanced(99, 96, 93, 100, 107)
+    assert rows["error_bytes"].to_list() == pytest.approx([7.5e9] * 5)
     assert rows["missing_bytes"].count() == 0 and are_credible(rows)
     assert balanced(80, 100, 130)["missing_bytes"].to_list() == [20 * SECOND, None, -30 * SECOND]
+
+
+def ends_of_bursts(draws: int, lost: float) -> pl.DataFrame:
+    """Balances of links with bursts, whose ends are read at their own times."""
+    rng = np.random.Generator(np.random.Philox(key=[51, draws]))
+    grid = np.arange(0, 60_000)  # ms
+    rows = []
+    for number in range(draws):
+        on = np.repeat(rng.random(600) < rng.choice([0.02, 0.2, 0.9]), 100)
+        sent = np.append(0, np.cumsum(on * 12.5e6 * rng.random()))  # bytes, below 100 Gb/s
+        for side, arrived in (("a", 1.0), ("b", 1.0 - lost)):
+            reads = np.arange(rng.integers(0, 5000), 60_000, rng.integers(500, 5000))
+            reads = np.minimum(reads + rng.integers(0, 200, len(reads)), len(grid))
+            bytes_, length = np.diff(sent[reads] * arrived), np.diff(reads) * 1e6
+            rate = float((8 * bytes_ / length).max())
+            total, time = int(bytes_.sum()), int(length.sum())
+            rows.append(
+                {"node_name": f"{side}{number}", "port": 1, "interface": None}
+                | {"capacity_gbps": 100.0, "intervals": len(length), "seconds": time / 1e9}
+                | {"start_ns": int(reads[0] * 1e6), "end_ns": int(reads[-1] * 1e6)}
+                | {"sent_bytes": total if side == "a" else 0, "sent_ns": time}
+                | {"received_bytes": total if side == "b" else 0, "received_ns": time}
+                | {"sent_peak_gbps": rate, "received_peak_gbps": rate}
+            )
+    frame = pl.DataFrame(rows, schema_overrides={"interface": pl.String})
+    return link_balances(frame, {(f"a{n}", 1): f"b{n}[1]" for n in range(draws)})
+
+
+def test_bursts_between_readings_are_no_loss() -> None:
+    assert ends_of_bursts(300, 0.0)["missing_bytes"].count() == 0
+    assert ends_of_bursts(300, 0.5)["missing_bytes"].count() > 150
 
 
 def test_differing_ends_everywhere_blame_the_fabric() -> None:

@@ -91,10 +91,10 @@ def link_balances(ports: pl.DataFrame, peers: Peers) -> pl.DataFrame:
         (pl.col(f"end_ns{end}") - pl.col(f"start_ns{end}") - pl.col(counted)).abs()
         for end, counted in (("", "sent_ns"), ("_far", "received_ns"))
     ]
-    # At each edge, parts of an interval of both ends; and a value may be older than its time stamp.
-    edges = [4e9 * pl.col(f"seconds{end}") / pl.col(f"intervals{end}") for end in ("", "_far")]
+    # All bytes of an interval may have passed in the part of it that one end covers alone.
+    length = [1e9 * pl.col(f"seconds{end}") / pl.col(f"intervals{end}") for end in ("", "_far")]
     peak = pl.max_horizontal("sent_peak_gbps", "received_peak_gbps")
-    apart_bits = pl.sum_horizontal(*apart, *edges) * peak
+    apart_bits = pl.sum_horizontal(*apart, 2 * pl.max_horizontal(length)) * peak
     error = (apart_bits + pl.sum_horizontal(*unknown) * pl.col("capacity_gbps")) / 8
     missing = pl.col("sent_bytes").cast(pl.Float64) - pl.col("received_bytes").cast(pl.Float64)
     least = LEAST_SHARE * pl.max_horizontal("sent_bytes", "received_bytes")
