@@ -141,7 +141,7 @@ def test_server_has_what_the_collection_has(tmp_path: Path) -> None:
     assert sent["sent_bytes_served"] >= 3.9 * WORDS_A_SWEEP * (SWEEPS - 2)
     assert hottest == {f"orca1/S01[1] → orca1/L01[{far}]"}
     (ill,) = collected.facts["ill_links"]
-    assert ill["signs"] == ["unequal"] and "sent 50.0 % more than" in ill["what"]
+    assert ill["signs"] == ["unequal"] and ill["what"] == "50.0 % lost from orca1/S01[1] on"
 
 
 def subnet_port(net: Path, device: str, port: int, far: str) -> int:

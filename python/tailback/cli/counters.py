@@ -98,6 +98,13 @@ def _subsystems(
     metavar="PATH",
     help="With --jobs: output of dump_lfts; only jobs whose routes share links are compared.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="PAGE",
+    help="Also write a page: ill links, changes, jobs, and when ports stalled.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--csv", is_flag=True, help="Also write every table as CSV.")
@@ -115,6 +122,7 @@ def counters(
     muted: Path | None,
     jobs: Path | None,
     forwarding: Path | None,
+    page: Path | None,
     out: Path | None,
     force: bool,
     csv: bool,
@@ -150,7 +158,10 @@ def counters(
         jobs=jobs,
         forwarding=forwarding,
         cluster=cluster,
+        course=page is not None,
     )
+    if page is not None:
+        analysis.write_page(page)
     if out is not None:
         analysis.write(out, force=force, csv=csv)
     kind = analysis.verdict.kind if analysis.queues is None else analysis.queues.kind

@@ -180,7 +180,7 @@ def test_lost_packets_name_cable_and_direction(tmp_path: Path) -> None:
     result = transferring(tmp_path / "c", lambda left: 40 if left == 1 else 100)
     (link,) = result.facts["ill_links"]
     assert link["link"] == "switch1[3] → switch2[2]" and link["signs"] == ["unequal"]
-    assert re.match(r"switch1\[3\] sent 60.* more than switch2\[2\] received", link["what"])
+    assert link["what"] == "60.0 % lost from switch1[3] on"
     balances = result.tables["link_balances"]
     assert balances["missing_bytes"].count() == 1 and balances.height == 10
 
@@ -339,3 +339,18 @@ def test_either_end_mutes_a_link() -> None:
     for name in ("leaf", "leaf[3]", "spine3", "spine3[7]"):
         assert without(result, [name])[0].is_empty(), name
     assert without(result, ["leaf[1]"])[0].height == 1
+
+
+def test_page_shows_links_changes_and_course(tmp_path: Path) -> None:
+    def act(subnet: FakeSubnet) -> None:
+        unplugged(subnet)
+        subnet.devices[0x1001].name = b"<i>switch1</i>"
+        subnet.devices[0x1000].ports[4].wait += 800_000
+
+    folder, page = collected(tmp_path / "c", act), tmp_path / "week.html"
+    assert run(["counters", str(folder), "--since", "7 d", "--html", str(page)]) == 0
+    text = page.read_text()
+    for part in ("Switch1[1] → host1-0 HCA-1[1] is down", "Links that need a hand", "link down"):
+        assert part in text
+    assert "switch0[4] → &lt;i&gt;switch1&lt;/i&gt;[3]" in text and text.count("<rect") >= 11
+    assert "<script" not in text and "<i>" not in text

@@ -328,11 +328,12 @@ def _add_unequal(links: _Links, balances: pl.DataFrame) -> None:
     """Links into which more was sent than arrived, or less."""
     for row in balances.drop_nulls("missing_bytes").iter_rows(named=True):
         missing, error = row["missing_bytes"], row["error_bytes"]
-        share = abs(missing) / (row["sent_bytes"] if missing > 0 else row["received_bytes"])
-        more, less = ("sent", "received") if missing > 0 else ("received", "sent")
         here = port_name(row["node_name"], row["port"], row["interface"])
-        ends = {"sent": here, "received": row["peer"]}
-        text = f"{ends[more]} {more} {percent(share, 1)} more than {ends[less]} {less}"
+        if missing > 0:
+            text = f"{percent(missing / row['sent_bytes'], 1)} lost from {here} on"
+        else:
+            share = percent(-missing / row["received_bytes"], 1)
+            text = f"{share} received by {row['peer']} was not sent"
         lost = (missing - error) * 8e-9 / row["seconds"] if missing > 0 else None
         links.add(
             Sign("unequal", text, None, lost),
