@@ -104,9 +104,8 @@ from tailback.units import counted, percent
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
 
-    It changes nothing on a device. Stop it with Ctrl-C or SIGTERM; the
-    readings are then in --out as Parquet. After a crash, the next run or --compact completes the
-    conversion.
+    It changes nothing on a device. Stop it with Ctrl-C or SIGTERM. After a crash, the next run or
+    --compact completes the conversion.
 
     \b
     tailback collect --out counters --interval "10 s"

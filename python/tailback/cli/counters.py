@@ -103,7 +103,7 @@ def _subsystems(
     "page",
     type=click.Path(path_type=Path),
     metavar="PAGE",
-    help="Also write a page: ill links, changes, jobs, and when ports stalled.",
+    help="Also write a page.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
@@ -133,9 +133,8 @@ def counters(
 ) -> int:
     """Find out where ports stall, from counters alone.
 
-    FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
-    CSV, a CSV of Ethernet interfaces, the folder of a collection, a run or a
-    diagnosis, or an archive in Parquet. Give snapshots of counters as one FILE per instant.
+    FILE has a format that --reader names, or is an archive in Parquet. Give snapshots of counters
+    as one FILE per instant.
 
     \b
     tailback counters 12h00.txt 12h10.txt --fabric fabric.txt

@@ -37,7 +37,7 @@ _BESIDE_COURSE = 62
     type=Duration("nanosecond", long=True),
     default="5 min",
     show_default=True,
-    help="How far the course of links goes back.",
+    help="How far back it shows.",
 )
 @click.option(
     "--every",
@@ -51,22 +51,18 @@ _BESIDE_COURSE = 62
     type=FiniteRange(0, 100, min_open=True),
     default=10.0,
     show_default=True,
-    help="Percentage of an interval from which a port counts as stalled.",
+    help="Percentage of an interval from which a port stalls.",
 )
 @click.option("--most", type=click.IntRange(1, 100), default=8, help="Links and trees listed.")
-@click.option("--once", is_flag=True, help="Look once and end, also at a finished collection.")
+@click.option("--once", is_flag=True, help="Look once and end.")
 @format_option
 def watch(
     folder: Path, span: float, every: float, threshold: float, most: int, once: bool, form: str
 ) -> None:
     """Watch a collection that 'tailback collect' writes.
 
-    Shows the links that lose most, with their course over the last minutes; the congestion trees,
-    where they may begin and whether they grow; and changes of links. Ctrl-C ends it.
-
-    \b
-    tailback watch counters
-    tailback watch counters --once --format json
+    Shows the links that lose most, congestion trees, where they may begin and whether they grow,
+    and changes. Ctrl-C ends it.
     """
     watched = watch_collection(folder, span_ns=round(span), threshold=threshold / 100)
     try:

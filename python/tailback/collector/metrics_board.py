@@ -16,7 +16,7 @@ from tailback.collector import mad as mads
 from tailback.collector.difference import IntervalColumns, difference, stall_fraction
 from tailback.collector.exchange import ExchangeStatistics
 from tailback.collector.readings import ERRORS, RAW, WORD_BYTES, Rows, TargetTable
-from tailback.io.exposition import by_label, family, labelled, sample
+from tailback.io.exposition import by_label, family, labelled, sample, samples
 from tailback.port_counters.changes import KINDS
 from tailback.port_counters.schema import Flag
 from tailback.port_counters.targets import PortTarget
@@ -327,11 +327,7 @@ class MetricsBoard:
         ]
         for name, kind, help_text, values in columns:
             lines += family(f"tailback_port_{name}", kind, help_text)
-            lines += [
-                sample(f"tailback_port_{name}", value, label)
-                for label, value in zip(labels, values, strict=True)
-                if value == value
-            ]
+            lines += samples(f"tailback_port_{name}", values, labels)
         lines += self._up_metrics(labels)
         return "\n".join(lines) + "\n"
 
@@ -339,7 +335,7 @@ class MetricsBoard:
         """Whether links are in use, by the labels of their ports and those that are down."""
         name = "tailback_port_up"
         lines = family(name, "gauge", "1 if the link is in use, 0 if it was and is not.")
-        lines += [sample(name, 1, label) for label in labels]
+        lines += samples(name, [1] * len(labels), labels)
         return lines + [sample(name, 0, _port_labels(target)) for target in list(self.down)]
 
     def _collector_metrics(self) -> list[str]:
