@@ -53,12 +53,9 @@ _BESIDE_COURSE = 62
     show_default=True,
     help="Percentage of an interval from which a port stalls.",
 )
-@click.option("--most", type=click.IntRange(1, 100), default=8, help="Links and trees listed.")
 @click.option("--once", is_flag=True, help="Look once and end.")
 @format_option
-def watch(
-    folder: Path, span: float, every: float, threshold: float, most: int, once: bool, form: str
-) -> None:
+def watch(folder: Path, span: float, every: float, threshold: float, once: bool, form: str) -> None:
     """Watch a collection that 'tailback collect' writes.
 
     Shows the links that lose most, congestion trees, where they may begin and whether they grow,
@@ -66,18 +63,16 @@ def watch(
     """
     watched = watch_collection(folder, span_ns=round(span), threshold=threshold / 100)
     try:
-        _show(watched, folder, every / 1e9, most, once, form)
+        _show(watched, folder, every / 1e9, once, form)
     finally:
         watched.close()
 
 
-def _show(
-    watched: CollectionWatch, folder: Path, every_s: float, most: int, once: bool, form: str
-) -> None:
+def _show(watched: CollectionWatch, folder: Path, every_s: float, once: bool, form: str) -> None:
     on_screen = sys.stdout.isatty() and form == "text" and not once
     while True:
         begun = time.monotonic()
-        result = watched.look(most)
+        result = watched.look()
         if form == "json":
             click.echo(json.dumps(_facts(result), allow_nan=False))
         else:
@@ -167,9 +162,9 @@ def draw_course(course: Floats, width: int) -> str:
     columns = np.array_split(course, min(width, len(course)))
     out = []
     for column in columns:
-        known = column[~np.isnan(column)]
-        level = 0.0 if not len(known) else float(np.clip(known.max(), 0.0, 1.0))
-        out.append("·" if not len(known) else _LEVELS[math.ceil(level * (len(_LEVELS) - 1))])
+        readings = column[~np.isnan(column)]
+        level = float(np.clip(readings.max(initial=0.0), 0.0, 1.0))
+        out.append("·" if not len(readings) else _LEVELS[math.ceil(level * (len(_LEVELS) - 1))])
     return "".join(out)
 
 

@@ -253,42 +253,10 @@ class MetricsBoard:
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
         high = np.maximum(np.minimum(stall * table.tick_high_ns / table.tick_ns, 1.0), stall)
-        words, waits = last["words"].tolist(), last["wait"].tolist()
-        # No value where the device has no counter: a 0 would mean that nothing waits there.
-        counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         read_s = (last["time_ns"][seen] / 1e9).tolist()
         lines = self._collector_metrics()
-        columns: list[tuple[str, str, str, list[float | int]]] = [
-            (
-                "xmit_bytes_total",
-                "counter",
-                "Bytes sent, as counted by the device.",
-                [words[i] * WORD_BYTES for i in seen.tolist()],
-            ),
-            (
-                "xmit_packets_total",
-                "counter",
-                "Packets sent, as counted by the device.",
-                last["packets"][seen].tolist(),
-            ),
-            (
-                "receive_bytes_total",
-                "counter",
-                "Bytes received, as counted by the device.",
-                (last["received_words"][seen] * WORD_BYTES).tolist(),
-            ),
-            (
-                "receive_packets_total",
-                "counter",
-                "Packets received, as counted by the device.",
-                last["received_packets"][seen].tolist(),
-            ),
-            (
-                "xmit_wait_ticks_total",
-                "counter",
-                "Ticks with data to send and no credit.",
-                [waits[i] if counted[i] else np.nan for i in seen.tolist()],
-            ),
+        columns: list[_Family] = [
+            *_counter_families(last[seen]),
             (
                 "stall_ratio",
                 "gauge",
@@ -381,8 +349,34 @@ class MetricsBoard:
         return lines
 
 
-def _error_families(errors: Rows) -> list[tuple[str, str, str, list[float | int]]]:
-    """Name, kind, help and values of each counter of errors, also of those that are 0.
+_Family = tuple[str, str, str, list[float | int]]
+"""Name, kind, help and values of a metric of ports."""
+
+
+def _counter_families(rows: Rows) -> list[_Family]:
+    """The counters of data, packets and waits as read."""
+    # No value where the device has no counter: a 0 would mean that nothing waits there.
+    counts = ((rows["flags"] & int(Flag.NO_COUNTER)) == 0).tolist()
+    waits = [
+        wait if count else np.nan for wait, count in zip(rows["wait"].tolist(), counts, strict=True)
+    ]
+    families: list[_Family] = []
+    for name, done, data, packets in (
+        ("xmit", "sent", "words", "packets"),
+        ("receive", "received", "received_words", "received_packets"),
+    ):
+        octets = [words * WORD_BYTES for words in rows[data].tolist()]
+        by_device = f"{done}, as counted by the device."
+        families += [
+            (f"{name}_bytes_total", "counter", f"Bytes {by_device}", octets),
+            (f"{name}_packets_total", "counter", f"Packets {by_device}", rows[packets].tolist()),
+        ]
+    help_text = "Ticks with data to send and no credit."
+    return [*families, ("xmit_wait_ticks_total", "counter", help_text, waits)]
+
+
+def _error_families(errors: Rows) -> list[_Family]:
+    """Each counter of errors, also of those that are 0.
 
     Without them a rise from 0 could not be seen in the series.
     """

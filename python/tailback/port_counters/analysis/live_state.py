@@ -312,8 +312,8 @@ class _PortWiring:
         """The wiring of rows of ``targets.PORTS``."""
         guids = np.unique(np.append(ports["node_guid"].to_numpy(), ports["peer_guid"].to_numpy()))
         device = np.searchsorted(guids, ports["node_guid"].to_numpy())
-        known = (ports["peer_guid"] > 0).to_numpy()
-        far = np.where(known, np.searchsorted(guids, ports["peer_guid"].to_numpy()), -1)
+        is_linked = (ports["peer_guid"] > 0).to_numpy()
+        far = np.where(is_linked, np.searchsorted(guids, ports["peer_guid"].to_numpy()), -1)
         is_switch = np.zeros(len(guids), np.bool_)
         is_switch[device[ports["switch"].to_numpy()]] = True
         back = ports.join(
@@ -328,8 +328,8 @@ class _PortWiring:
             device,
             far,
             back.cast(pl.Int64).fill_null(-1).to_numpy(),
-            known & ~is_switch[far],
-            known & (depth[far] < depth[device]),
+            is_linked & ~is_switch[far],
+            is_linked & (depth[far] < depth[device]),
         )
 
     def onward(

@@ -32,9 +32,7 @@ HAS_TIME_STAMPS = True
 
 _INTERFACE: Final = re.compile(r"(?:interface|port)\[(?:name|port-id)=([^\]]+)\]")
 _TAGS: Final = ("interface_name", "interface-name", "port_port-id", "name")
-_REMEDY: Final = (
-    "print it with: gnmic subscribe --path /interfaces/interface/state/counters --format event"
-)
+_REMEDY: Final = "print it with: gnmic subscribe --path /interfaces/interface/state/counters"
 
 
 def sniff(path: Path) -> bool:
