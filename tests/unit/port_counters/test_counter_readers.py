@@ -498,8 +498,8 @@ END_NODES
 
 START_PM_INFO
 NodeGUID,PortGUID,PortNumber,LinkDownedCounter,LinkDownedCounterExt,PortXmitData,PortXmitDataExtended,\
-PortXmitWaitExt,PortRcvDataExtended,PortRcvPkts,Unheard
-0x1,0x1,3,255,300,4294967295,25,7,50,9,N/A
+PortXmitWaitExt,PortRcvDataExtended,PortRcvPkts,PortFECUncorrectableBlockCounter,Unheard
+0x1,0x1,3,255,300,4294967295,25,7,50,9,6,N/A
 END_PM_INFO
 """.replace("\\\n", "")
 
@@ -510,8 +510,10 @@ def test_ibdiagnet_gives_names_and_wide_counters(tmp_path: Path) -> None:
     assert (row["node_name"], row["port"], row["time_ns"]) == ("MF0;leaf01:MQM9700/U1", 3, 5)
     assert (row["data_bytes"], row["data_limit"], row["xmit_wait_ticks"]) == (100, U64_MAX, 7)
     assert (row["received_bytes"], row["received_packets"]) == (200, 9)
-    (event,) = data.events.to_dicts()
-    assert (event["counter"], event["value"]) == ("LinkDownedCounterExtended", 300)
+    assert dict(data.events.select("counter", "value").iter_rows()) == {
+        "LinkDownedCounterExtended": 300,
+        "PortFECUncorrectableBlockCounter": 6,
+    }
 
 
 @pytest.mark.parametrize(

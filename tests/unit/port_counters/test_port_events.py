@@ -69,6 +69,8 @@ def findings_of(*rises: Rise, unused: dict[str, frozenset[str]] | None = None) -
         ("np_ecn_marked_roce_packets", "marked"),
         ("PortRcvSwitchRelayErrors", "unrouted"),
         ("VL15Dropped", "management"),
+        ("PortFECUncorrectableBlockCounter", "errors"),
+        ("PortFECCorrectedSymbolCtr", "corrected"),
     ],
 )
 def test_names_of_counters(counter: str, kind: str | None) -> None:
@@ -260,6 +262,7 @@ def test_losses_precede_pauses_and_all_have_sentences() -> None:
         "port_xmit_constraint_errors",
         "rcv_switch_relay_errors",
         "vl15_dropped",
+        "fec_corrected_symbol",
     ]
     rows = findings_of(
         *(("n1", "i", name, 0, 1) for name in kinds),

@@ -64,6 +64,7 @@ _NAMES: Final = {
     "rcv_errors": "receive error",
     "local_link_integrity_errors": "integrity error",
     "excessive_buffer_overrun_errors": "buffer overrun",
+    "fecuncorrectable_block": "uncorrectable block",
 }
 
 

@@ -68,6 +68,11 @@ _SAID: Final = {
         "packet",
         "no forwarding entry, or multicast that would return to its port: routing, not the link",
     ),
+    "corrected": (
+        "corrected {} of its link by forward error correction",
+        "symbol",
+        "as designed; a count far above that of its peers is a weak cable or transceiver",
+    ),
     "management": (
         "dropped {} of the subnet manager (VL15)",
         "packet",
@@ -188,6 +193,7 @@ KINDS: Final = (
     "out-of-order",
     "unrouted",
     "management",
+    "corrected",
 )
 """Kinds of findings, in the order in which they are told."""
 
@@ -254,6 +260,15 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
     "rcv_switch_relay_errors": (
         Meaning("unrouted", "rx", bits=16),
         ("receive_switch_relay_errors", "switch_relay_errors"),
+    ),
+    # InfiniBand: PortExtendedSpeedsCounters, as ibdiagnet, UFM and libibmad name them.
+    "fec_uncorrectable_block": (
+        Meaning("errors", "rx", bits=32),
+        ("fecuncorrectable_block", "fecuncorrectable_block_ctr", "fec_uncorrectable_blocks"),
+    ),
+    "fec_corrected_symbol": (
+        Meaning("corrected", "rx", bits=32),
+        ("feccorrected_symbol", "feccorrected_symbol_ctr", "fec_corrected_symbols"),
     ),
     "vl15_dropped": (Meaning("management", "rx", bits=16), ("vl_15_dropped",)),
     # Ethernet: IF-MIB, Linux and drivers.
