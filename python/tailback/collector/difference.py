@@ -91,21 +91,15 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
     def earlier(name: str) -> pl.Expr:
         return pl.col(f"{name}_before")
 
-    reset = frame.lazy().with_columns(reset=was_reset(counters, earlier))
-    frame = mark_beside_resets(reset.collect())
+    frame = mark_beside_resets(frame.with_columns(reset=was_reset(counters, earlier)))
     steps = increments(counters, earlier, pl.col("reset") | pl.col("during_reset"))
     counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
-    # Lazily: expressions that counters share are computed once.
-    out = (
-        frame.lazy()
-        .select(
-            *(
-                (exact_value(step) if name in _EXACT else step.value).alias(name)
-                for name, step in zip(_COUNTERS, steps, strict=True)
-            ),
-            counter_flags=counter_flags,
-        )
-        .collect()
+    out = frame.select(
+        *(
+            (exact_value(step) if name in _EXACT else step.value).alias(name)
+            for name, step in zip(_COUNTERS, steps, strict=True)
+        ),
+        counter_flags=counter_flags,
     )
     unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
     rises = {name: out[name].fill_null(0).to_numpy() for name in _COUNTERS}
