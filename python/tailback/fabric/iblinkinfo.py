@@ -17,6 +17,7 @@ from typing import Final
 from tailback.errors import FabricError
 from tailback.fabric.ibnetdiscover import Discovery, Kind, clip, port_number
 from tailback.fabric.rates import LANE_SIGNAL_GBPS
+from tailback.names.ports import port_name
 
 _SECTION: Final = re.compile(
     r"^(?P<kind>Switch|CA|RT):\s*(?:(?P<guid>0x[0-9a-fA-F]{1,16})\s+)?(?P<name>.*?):?\s*$"
@@ -90,7 +91,7 @@ def _add_links(
         discovery.add_end(here, (there, port_number(far["port"], number)), words, number)
         if "Could be" in (far["could"] or ""):
             name = discovery.devices[here[0]].name
-            discovery.add_note("ports that could be wider or faster", f"{name}[{here[1]}]")
+            discovery.add_note("ports that could be wider or faster", port_name(name, here[1]))
     if not discovery.ends:
         raise FabricError("no port has a link that is up", place="line 1", remedy=_MAKE)
 
