@@ -32,6 +32,7 @@ HAS_TIME_STAMPS = True
 
 _INTERFACE: Final = re.compile(r"(?:interface|port)\[(?:name|port-id)=([^\]]+)\]")
 _TAGS: Final = ("interface_name", "interface-name", "port_port-id", "name")
+_TOKEN: Final = re.compile(r"\S")
 _REMEDY: Final = "print it with: gnmic subscribe --path /interfaces/interface/state/counters"
 
 
@@ -58,7 +59,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """
     counters: dict[tuple[int, str, str], dict[str, int]] = {}
     unknown: dict[str, None] = {}
-    for number, document in enumerate(_documents(path), start=1):
+    for number, document in _documents(path):
         time = document.get("timestamp")
         device = re.sub(r":[0-9]{1,5}$", "", str(_tags(document).get("source", "")))
         for interface, name, value in _values(document):
@@ -66,7 +67,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 raise CounterError(
                     "a document has no device or no time",
                     file=path,
-                    place=f"document {number}",
+                    place=f"line {number}, column 1",
                     remedy=_REMEDY,
                 )
             mine = counters.setdefault((time + (time_ns or 0), device, interface), {})
@@ -82,30 +83,33 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         raise CounterError(
             "no counters of an interface in it",
             file=path,
-            place="document 1",
+            place="line 1, column 1",
             remedy=_REMEDY,
         )
     return CounterData(readings_of(rows), unknown=list(unknown), events=events_of(rows))
 
 
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
-    """The documents of a file, of a list or one after the other."""
+def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The documents of a file, of a list or one after the other, with their first lines."""
     text = content(path, CounterError).decode("utf-8", errors="replace")
-    decoder, at = json.JSONDecoder(), 0
-    while (start := re.compile(r"\S").search(text, at)) is not None:
+    decoder, at, number = json.JSONDecoder(), 0, 1
+    while (start := _TOKEN.search(text, at)) is not None:
+        number += text.count("\n", at, start.start())
         try:
-            value, at = decoder.raw_decode(text, start.start())
+            value, end = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", 1 + text.count("\n", 0, start.start()))
+            line, column = getattr(error, "lineno", number), getattr(error, "colno", 1)
             raise CounterError(
                 f"is damaged JSON: {quoted_text(str(getattr(error, 'msg', error)))}",
                 file=path,
-                place=f"line {line}",
+                place=f"line {line}, column {column}",
                 remedy=_REMEDY,
             ) from None
         for document in value if isinstance(value, list) else [value]:
             if isinstance(document, dict):
-                yield document
+                yield number, document
+        number += text.count("\n", start.start(), end)
+        at = end
 
 
 def _tags(document: dict[str, Any]) -> dict[str, Any]:

@@ -76,9 +76,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             ports.append((number, row))
     if not ports:
         raise CounterError(
-            "has no counters of ports",
+            "has no counters of ports, a section PM_INFO",
             file=path,
-            place="section PM_INFO",
+            place="line 1, column 1",
             remedy="run ibdiagnet with --pc or --get_phy_info, which reads them",
         )
     unknown: dict[str, None] = {}
@@ -154,7 +154,7 @@ def _reading(
     guid, port = place.get("nodeguid", 0), place.get("portnumber", place.get("portnum"))
     if port is None or port > 65535:
         raise CounterError(
-            "has no number of a port", file=path, place=f"line {number}", remedy=_REMEDY
+            "has no number of a port", file=path, place=f"line {number}, column 1", remedy=_REMEDY
         )
     name = names.get(guid) or f"0x{guid:016x}"
     return {
