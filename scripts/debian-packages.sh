@@ -19,6 +19,7 @@ case ${1:-} in
       iproute2                              # a network of namespaces: the lab
       clang bpftool libbpf-dev              # sampling in its ports: eBPF programs, built and loaded
       ibsim-utils infiniband-diags opensm   # a simulated InfiniBand subnet with the real tools
+      prometheus                            # reads the metrics of the collector, checks the alert rules
       iverilog                              # the switch port in hardware, simulated
       verilator yosys                       # its lint; its gates and proofs
     )

@@ -23,6 +23,7 @@ The functions and what they return::
     tb.sweep           one scenario over many values of its keys       Sweep
     tb.calibrate       engine settings of a machine, from benchmarks   Calibration
     tb.counters        a verdict from port counters alone              CountersResult
+    tb.watch           looks at a running collection                   CollectionWatch
 
 ``help(tb.diagnose)`` and so on list the arguments of each. Tables are polars frames
 (``.to_pandas()`` converts one), figures are matplotlib figures, times are in picoseconds, rates in
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from tailback.api.simulate import simulate
     from tailback.api.sweep import Sweep, sweep
     from tailback.api.verify import verify
+    from tailback.api.watch import watch
     from tailback.calibration.file import Calibration
     from tailback.diagnosis.model import Diagnosis
     from tailback.errors import TailbackError
@@ -138,6 +140,7 @@ __all__ = [
     "simulate",
     "sweep",
     "verify",
+    "watch",
 ]
 
 _DEFINED_IN = {
@@ -166,6 +169,7 @@ _DEFINED_IN = {
     "simulate": "api.simulate",
     "sweep": "api.sweep",
     "verify": "api.verify",
+    "watch": "api.watch",
 }
 """Module of every public name, imported on first access: all together take seconds."""
 

@@ -66,6 +66,8 @@ class Port:
     state: int = 4
     width: int = 2
     errors: dict[str, int] = field(default_factory=dict)
+    received_words: int = 7
+    received_packets: int = 8
 
 
 @dataclass
@@ -235,13 +237,23 @@ class FakeSubnet:
                 mad[66] = device.tick
         elif attribute == mads.PORT_COUNTERS:
             top = 2**32 - 1
-            for offset, value in ((24, port.words), (32, port.packets), (40, port.wait)):
-                struct.pack_into(">I", mad, 64 + offset, min(value, top))
+            counters = (
+                port.words,
+                port.received_words,
+                port.packets,
+                port.received_packets,
+                port.wait,
+            )
+            for offset, value in enumerate(counters):
+                struct.pack_into(">I", mad, 64 + 24 + 4 * offset, min(value, top))
             mad[68:88] = narrow_errors(port.errors)
             if coming := self.script.get((device.guid, number)):
                 port.wait = coming.pop(0)
         else:
-            struct.pack_into(">QQQQ", mad, 64 + 8, port.words, 7, port.packets, 8)
+            received = port.received_words, port.received_packets
+            struct.pack_into(
+                ">QQQQ", mad, 64 + 8, port.words, received[0], port.packets, received[1]
+            )
             struct.pack_into(">Q", mad, 64 + 168, port.wait)
             # Without the bit of the additional counters these octets mean nothing.
             wide = device.mask2 & 2

@@ -117,6 +117,19 @@ TEXTS = {
         "PortXmitWaitExtended,SymbolErrorCounterExtended\n"
         "1700000000000000,0x1,0xab,3,sw,12,5,0\n1700000030000000,0x1,0xab,3,sw,15,6,1\n"
     ),
+    "ibdiagnet": (
+        'START_NODES\nNodeDesc,NumPorts,NodeGUID\n"MF0;leaf01:MQM9700/U1",65,0x1\nEND_NODES\n'
+        "START_PM_INFO\nNodeGUID,PortGUID,PortNumber,PortXmitData,PortXmitDataExtended,"
+        "PortXmitWaitExt,LinkDownedCounter,PortRcvPkts\n"
+        "0x1,0x1,3,4294967295,25,7,255,N/A\n0x1,0x1,4,1,26,8,0,9\nEND_PM_INFO\n"
+    ),
+    "gnmi": (
+        '{"source": "leaf01:6030", "timestamp": 1700000000000000000, '
+        '"prefix": "interfaces/interface[name=Ethernet1]/state/counters", "updates": '
+        '[{"Path": "out-octets", "values": {"out-octets": "370930"}}]}\n'
+        '[{"timestamp": 1700000010000000000, "tags": {"source": "leaf01", "interface_name": '
+        '"Ethernet1"}, "values": {"/interfaces/interface/state/counters/out-octets": 370999}}]\n'
+    ),
     "ldms-csv": (
         "#Time, Time_usec, CompId, X+_traffic (B), X+_credit_stall (ns), nettopo_mesh_coord_X,"
         " nettopo_mesh_coord_Y, nettopo_mesh_coord_Z\n1.5, 500000, 1, 2, 3, 4, 5, 6\n"

@@ -134,6 +134,20 @@ UFM_PORTS: list[dict[str, object]] = [
     ufm_port("b1_1", "n1 mlx5_0", "HCA-1/1", ("a1_1", "leaf1:1", "1")),
 ]
 
+LINKINFO = """\
+CA: n2 HCA-1:
+      0x0002c9030010000d     10    1[  ] ==( 4X 53.125 Gbps Active/  LinkUp)==>  5  2[  ] "leaf" ( )
+CA: n1 HCA-1:
+      0x0002c90300100009      9    1[  ] ==( 4X 53.125 Gbps Active/  LinkUp)==>  5  1[  ] "leaf" ( )
+Switch: 0x0002c90300a00001 spine:
+           7    1[  ] ==( 4X       53.125 Gbps Active/  LinkUp)==>       5    9[  ] "leaf" ( )
+           7    2[  ] ==(                Down/ Polling)==>             [  ] "" ( )
+Switch: 0x0002c90300900000 leaf:
+           5    1[  ] ==( 4X       53.125 Gbps Active/  LinkUp)==>       9    1[  ] "n1 HCA-1" ( )
+           5    2[  ] ==( 4X       53.125 Gbps Active/  LinkUp)==>      10    1[  ] "n2 HCA-1" ( )
+           5    9[  ] ==( 4X       53.125 Gbps Active/  LinkUp)==>       7    1[  ] "spine" ( )
+"""
+
 SAMPLES: dict[str, FabricSample] = {
     "edge-list": FabricSample(
         "src,dst,rate_gbit\nn1,leaf1,25\nn2,leaf1,25\nleaf1,spine,100\nspine,n3,25\n",
@@ -142,6 +156,7 @@ SAMPLES: dict[str, FabricSample] = {
         4,
         350,
     ),
+    "iblinkinfo": FabricSample(LINKINFO, 2, 2, 3, 1200),
     "ibnetdiscover": FabricSample(BLOCKS, 2, 2, 3, 800),
     "ibnetdiscover-ports": FabricSample(PORTS, 2, 2, 3, 800),
     "lldp": FabricSample(LLDP, 2, 2, 3, 300),

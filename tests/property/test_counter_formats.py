@@ -276,7 +276,7 @@ def collected(folder: Path, sweeps: Sweeps) -> list[Path]:
             values = dict.fromkeys(mads.ERROR_COUNTERS, 0)
             values |= {name: getattr(r, key) for key, name in _ERRORS.items()}
             when, target = (START + SPACING_S * number) * 10**9, numbers.index(port)
-            rows[at] = (when, target, 0, 0, r.wait, r.words, r.packets)
+            rows[at] = (when, target, 0, 0, r.wait, r.words, r.packets, 0, 0)
             errors[at] = (when, target, tuple(values.values()))
         writer.append(rows)
         writer.append(errors)
@@ -309,6 +309,20 @@ def ufm_csv(folder: Path, sweeps: Sweeps) -> list[Path]:
     return [put(folder, "a.csv", head + "".join(rows))]
 
 
+def ibdiagnet(folder: Path, sweeps: Sweeps) -> list[Path]:
+    head = "START_PM_INFO\nNodeGUID,PortNumber," + ",".join(_PERFQUERY.values()) + "\n"
+    pages = [
+        head
+        + "".join(
+            f"0x2c9,{port}," + ",".join(str(getattr(r, key)) for key in _PERFQUERY) + "\n"
+            for port, r in ports.items()
+        )
+        + "END_PM_INFO\n"
+        for ports in sweeps
+    ]
+    return [put(folder, f"{number}.db_csv", page) for number, page in enumerate(pages)]
+
+
 _PLACE, _DEVICE = 'node="sw",port="{port}"', 'instance="sw",device="m",port="{port}"'
 INFINIBAND: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
     "perfquery": perfquery,
@@ -324,11 +338,12 @@ INFINIBAND: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
     "prometheus of hosts": prometheus(_NODE_EXPORTER, _DEVICE),
     "influx-line": influx_line,
     "ufm-csv": ufm_csv,
+    "ibdiagnet": ibdiagnet,
     "collection": collected,
 }
 """Writers of every format of InfiniBand counters, by reader and kind of source."""
 
-UNTIMED = ("perfquery", "ibqueryerrors", "sysfs", "exposition")
+UNTIMED = ("perfquery", "ibdiagnet", "ibqueryerrors", "sysfs", "exposition")
 OTHERS = {"engine-run"}
 """Readers that are not compared: the engine counts time instead of ticks, and no errors."""
 
@@ -383,6 +398,25 @@ def sonic(folder: Path, sweeps: Sweeps) -> list[Path]:
     return paths
 
 
+def gnmi(folder: Path, sweeps: Sweeps) -> list[Path]:
+    documents = [
+        {
+            "timestamp": (START + SPACING_S * number) * 10**9,
+            "tags": {"source": "sw:6030", "interface_name": f"swp{port}"},
+            "values": {
+                "/interfaces/interface/state/counters/out-octets": 4 * r.words,
+                "/interfaces/interface/state/counters/out-pkts": str(r.packets),
+                "/interfaces/interface/state/counters/in-errors": r.symbol,
+                "/interfaces/interface/state/counters/out-discards": r.discards,
+                "/qos/counters/rx-prio3-pause": r.pauses,
+            },
+        }
+        for number, ports in enumerate(sweeps)
+        for port, r in ports.items()
+    ]
+    return [put(folder, "a.json", "\n".join(map(json.dumps, documents)))]
+
+
 _NETDEV = {
     "words": "node_network_transmit_bytes_total",
     "packets": "node_network_transmit_packets_total",
@@ -395,6 +429,7 @@ ETHERNET: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
     "ethernet-csv": ethernet_csv,
     "ethtool": ethtool,
     "sonic": sonic,
+    "gnmi": gnmi,
     "prometheus of interfaces": prometheus(_NETDEV, _INTERFACE),
     "exposition of interfaces": exposition(_NETDEV, _INTERFACE),
 }

@@ -23,6 +23,7 @@ from tailback.io.delimited import for_spreadsheets
 from tailback.io.input_files import text_content
 from tailback.port_counters.analysis import port_inventory, verdict
 from tailback.port_counters.analysis.cluster import Cluster
+from tailback.port_counters.analysis.course import bins_of, stall_course
 from tailback.port_counters.analysis.limits import limits
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -33,6 +34,7 @@ from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
 from tailback.port_counters.readers import collection
 from tailback.port_counters.schema import ETHERNET, CounterError
+from tailback.report.counters_page import write_counters_page
 from tailback.run.run import AtomicDirectory
 from tailback.units import counted
 from tailback.workers import dask_client
@@ -49,6 +51,8 @@ class CountersResult:
         queues: For a lossy network (Ethernet): which ports queue, drop packets or serve less than
             their rate; None for counters of stalls.
         jobs: What jobs lost to stalls and which job held them up; None without a job list.
+        course: How long each port stalled in each bin of time, rows of ``stall_course``; None
+            unless asked for.
     """
 
     verdict: Verdict
@@ -56,6 +60,7 @@ class CountersResult:
     inventory: PortInventory
     queues: PortVerdict | None = None
     jobs: JobHarm | None = None
+    course: pl.DataFrame | None = None
 
     def __repr__(self) -> str:
         ports = counted(self.frame.height, "port")
@@ -64,14 +69,15 @@ class CountersResult:
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
         """Tables by name (docs/how-to/counters.md)."""
-        of_jobs = {}
+        of_jobs = {} if self.course is None else {"stall_course": self.course}
         if self.jobs is not None:
-            of_jobs = {"job_stalls": self.jobs.jobs, "job_pairs": self.jobs.pairs}
+            of_jobs |= {"job_stalls": self.jobs.jobs, "job_pairs": self.jobs.pairs}
         if self.queues is None:
             return of_jobs | {
                 "ports": self.verdict.ports,
                 "groups": self.verdict.groups,
                 "ill_links": self.verdict.ill,
+                "link_balances": self.verdict.balances,
                 "link_changes": self.verdict.changes,
             }
         return of_jobs | {
@@ -129,6 +135,23 @@ class CountersResult:
             (place / "counters.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
 
+    def write_page(self, path: str | Path) -> Path:
+        """Write ill links, changes, jobs and the course of stalls as one HTML file.
+
+        Args:
+            path: The file; an existing one is replaced.
+
+        Raises:
+            CounterError: It was read without ``course``.
+            RunError: The file cannot be written.
+        """
+        if self.course is None:
+            raise CounterError(
+                "has no course of stalls", remedy="read the counters with course=True"
+            )
+        title = ", ".join(file.name for file in self.source.files[:3]) or "archive"
+        return write_counters_page(path, self.verdict, self.course, self.jobs, title)
+
     def _repr_html_(self) -> str:
         return self.frame._repr_html_()
 
@@ -148,6 +171,7 @@ def counters(
     jobs: str | Path | None = None,
     forwarding: str | Path | None = None,
     cluster: str | None = None,
+    course: bool = False,
 ) -> CountersResult:
     """Find out where ports stall, from counters alone.
 
@@ -168,6 +192,7 @@ def counters(
             lost to stalls, and which job held it up.
         forwarding: Output of ``dump_lfts``: only jobs whose routes share links are compared.
         cluster: Address of a Dask scheduler that processes an archive.
+        course: Also find how long each port stalled in each bin of time, as a page needs it.
 
     Raises:
         TailbackError: A file cannot be read, or contains impossible values.
@@ -199,7 +224,12 @@ def counters(
         harm = None
         if jobs is not None:
             harm = _job_harm(source, inventory, options, Path(jobs), tables)
-    return CountersResult(judged, source, inventory, queues, harm)
+        over_time = None
+        if course:
+            archive = recent(source.intervals(inventory, tick_ns)[0], last_ns)
+            bins = bins_of(judged.ports)
+            over_time = stall_course(archive, judged.start_ns, judged.end_ns, engine, bins)
+    return CountersResult(judged, source, inventory, queues, harm, over_time)
 
 
 def _job_harm(

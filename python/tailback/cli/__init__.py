@@ -47,6 +47,7 @@ COMMANDS = {
     "simulate": "Simulate a scenario and write its tables.",
     "sweep": "Run a scenario over many values of its keys.",
     "verify": "Repeat a diagnosis and compare every number.",
+    "watch": "Watch a running collection: hot links, congestion trees, changes.",
 }
 """Every command and its line of the help. A command is the function of its name in the module of
 its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""

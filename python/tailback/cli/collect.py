@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tailback.cli.option_types import FiniteRange, format_option, quiet_option
+from tailback.cli.option_types import Duration, FiniteRange, format_option, quiet_option
 from tailback.cli.text import align_columns
 from tailback.collector import (
     Collection,
@@ -29,45 +29,7 @@ from tailback.names.display import printable
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.schema import CounterError
 from tailback.port_counters.targets import PortTarget
-from tailback.units import counted, parse_time_ps, percent
-
-
-class _Time(click.ParamType[int]):
-    """A time with a unit, as nanoseconds."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            nanoseconds = parse_time_ps(value) // 1000
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if nanoseconds < 1:
-            self.fail(f"{value!r} is less than a nanosecond", param, ctx)
-        return nanoseconds
-
-
-class _Tick(click.ParamType[float]):
-    """A short time with a unit, as a fraction of nanoseconds."""
-
-    name = "time"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        if isinstance(value, float):
-            return value
-        try:
-            picoseconds = parse_time_ps(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        if picoseconds < 1:
-            self.fail(f"{value!r} is less than a picosecond", param, ctx)
-        return picoseconds / 1000
+from tailback.units import counted, percent
 
 
 @click.command()
@@ -79,13 +41,15 @@ class _Tick(click.ParamType[float]):
 )
 @click.option(
     "--interval",
-    type=_Time(),
+    type=Duration("nanosecond"),
     default="10 s",
     show_default=True,
     help="Time between two sweeps.",
 )
 @click.option("--sweeps", type=click.IntRange(1), help="Number of sweeps (default: no limit).")
-@click.option("--duration", type=_Time(), help="Stop after this time (default: no limit).")
+@click.option(
+    "--duration", type=Duration("nanosecond"), help="Stop after this time (default: no limit)."
+)
 @click.option("--switches-only", is_flag=True, help="Do not read the ports of adapters.")
 @click.option(
     "--fabric",
@@ -94,12 +58,12 @@ class _Tick(click.ParamType[float]):
 )
 @click.option(
     "--rediscover",
-    type=_Time(),
+    type=Duration("nanosecond"),
     default="3600 s",
     show_default=True,
     help="Look for changes this often; SIGHUP does it at once.",
 )
-@click.option("--tick", type=_Tick(), help="Length of a PortXmitWait tick, like '22 ns'.")
+@click.option("--tick", type=Duration(), help="Length of a PortXmitWait tick, like '22 ns'.")
 @click.option(
     "--rate",
     type=FiniteRange(1),
@@ -109,7 +73,7 @@ class _Tick(click.ParamType[float]):
 )
 @click.option(
     "--timeout",
-    type=_Time(),
+    type=Duration("nanosecond"),
     default="200 ms",
     show_default=True,
     help="How long to wait for an answer.",
@@ -140,9 +104,8 @@ class _Tick(click.ParamType[float]):
 def collect(out: Path, compact_only: bool, form: str, quiet: bool, **options: Any) -> None:
     """Collect port counters of a live InfiniBand subnet.
 
-    It changes nothing on a device. Stop it with Ctrl-C or SIGTERM; the
-    readings are then in --out as Parquet. After a crash, the next run or --compact completes the
-    conversion.
+    It changes nothing on a device. Stop it with Ctrl-C or SIGTERM. After a crash, the next run or
+    --compact completes the conversion.
 
     \b
     tailback collect --out counters --interval "10 s"
@@ -189,7 +152,7 @@ def _collect(
     stack.callback(port.close)
     exchange = MadExchange(
         port,
-        timeout_ms=max(1, options["timeout"] // 1_000_000),
+        timeout_ms=max(1, round(options["timeout"]) // 1_000_000),
         retries=options["retries"],
         rate=options["rate"],
     )
@@ -207,13 +170,14 @@ def _collect(
 
 
 def _settings(options: dict[str, Any]) -> CollectorSettings:
+    duration = options["duration"]
     return CollectorSettings(
-        interval_ns=options["interval"],
+        interval_ns=round(options["interval"]),
         sweeps=options["sweeps"],
-        duration_ns=options["duration"],
+        duration_ns=None if duration is None else round(duration),
         hosts=not options["switches_only"],
         fabric=options["fabric"],
-        rediscover_ns=options["rediscover"],
+        rediscover_ns=round(options["rediscover"]),
         tick_ns=options["tick"],
     )
 

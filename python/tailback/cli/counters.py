@@ -11,12 +11,11 @@ import click
 from tailback.api.counters import counters as analyse_counters
 from tailback.cli.counters_screen import group_lines, screen
 from tailback.cli.jobs_screen import job_lines
-from tailback.cli.option_types import FiniteRange, format_option
+from tailback.cli.option_types import Duration, FiniteRange, format_option
 from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.port_counters.readers import READERS
 from tailback.run.run import check_writable
-from tailback.units import parse_time_ps
 
 
 def _subsystems(
@@ -35,37 +34,6 @@ def _subsystems(
             ) from None
         out[name.strip()] = pattern
     return out
-
-
-def _time(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        picoseconds = parse_time_ps(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from None
-    if picoseconds < 1:
-        raise click.BadParameter(f"{text!r} is less than a picosecond", context, parameter)
-    return picoseconds / 1000
-
-
-_SPAN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(min|h|d)\s*")
-_SPAN_NS = {"min": 60e9, "h": 3600e9, "d": 86400e9}
-
-
-def _span(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    """A time that may also be in minutes, hours or days, nanoseconds."""
-    if match := _SPAN.fullmatch(text or ""):
-        nanoseconds = float(match[1]) * _SPAN_NS[match[2]]
-        if not 0 < nanoseconds < 2**63:
-            raise click.BadParameter(f"{text!r} is out of range", context, parameter)
-        return nanoseconds
-    try:
-        return _time(context, parameter, text)
-    except click.BadParameter as error:
-        raise click.BadParameter(
-            f"{error.message}, or '7 d' (min, h, d)", context, parameter
-        ) from None
 
 
 @click.command()
@@ -89,11 +57,11 @@ def _span(context: click.Context, parameter: click.Parameter, text: str | None) 
     help="Class of switches whose names or hosts match, like 'Glade=^glade'; repeatable.",
 )
 @click.option(
-    "--tick", callback=_time, metavar="TIME", help="Length of a PortXmitWait tick, like '22 ns'."
+    "--tick", type=Duration(), metavar="TIME", help="Length of a PortXmitWait tick, like '22 ns'."
 )
 @click.option(
     "--every",
-    callback=_time,
+    type=Duration(),
     metavar="TIME",
     help="Time between FILEs, for formats without time stamps.",
 )
@@ -108,7 +76,7 @@ def _span(context: click.Context, parameter: click.Parameter, text: str | None) 
     "--last",
     "--since",
     "last",
-    callback=_span,
+    type=Duration(long=True),
     metavar="TIME",
     help="Only the last TIME of the recorded time, like '10 min' or '7 d'.",
 )
@@ -130,6 +98,13 @@ def _span(context: click.Context, parameter: click.Parameter, text: str | None) 
     metavar="PATH",
     help="With --jobs: output of dump_lfts; only jobs whose routes share links are compared.",
 )
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="PAGE",
+    help="Also write a page.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for tables.")
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option("--csv", is_flag=True, help="Also write every table as CSV.")
@@ -147,6 +122,7 @@ def counters(
     muted: Path | None,
     jobs: Path | None,
     forwarding: Path | None,
+    page: Path | None,
     out: Path | None,
     force: bool,
     csv: bool,
@@ -157,9 +133,8 @@ def counters(
 ) -> int:
     """Find out where ports stall, from counters alone.
 
-    FILE is what perfquery or 'ibqueryerrors --data' printed, a sysfs tree, an LDMS
-    CSV, a CSV of Ethernet interfaces, the folder of a collection, a run or a
-    diagnosis, or an archive in Parquet. Give snapshots of counters as one FILE per instant.
+    FILE has a format that --reader names, or is an archive in Parquet. Give snapshots of counters
+    as one FILE per instant.
 
     \b
     tailback counters 12h00.txt 12h10.txt --fabric fabric.txt
@@ -182,7 +157,10 @@ def counters(
         jobs=jobs,
         forwarding=forwarding,
         cluster=cluster,
+        course=page is not None,
     )
+    if page is not None:
+        analysis.write_page(page)
     if out is not None:
         analysis.write(out, force=force, csv=csv)
     kind = analysis.verdict.kind if analysis.queues is None else analysis.queues.kind

@@ -11,7 +11,7 @@ import polars as pl
 from tailback.cli.ill_links_screen import change_lines, format_gbps, ill_lines
 from tailback.cli.queues_screen import event_lines, noticed_lines, told_of
 from tailback.cli.text import align_columns, truncate, wrap
-from tailback.names.ports import link_name, port_name
+from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.verdict import FULL_COUNTER, Verdict, sentence
@@ -53,7 +53,7 @@ def screen(
     lines += change_lines(verdict.changes)
     measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
     if measured:
-        lines += _port_lines(verdict, inventory)
+        lines += _port_lines(verdict)
         lines += group_lines(verdict)
     lines += by_job
     lines += event_lines(verdict.events, verdict.peers, told_of(verdict.kind))
@@ -118,20 +118,16 @@ def _duration(nanoseconds: int) -> str:
     return f"{minutes} min"
 
 
-def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
+def _port_lines(verdict: Verdict) -> list[str]:
     """The links that stall most."""
     stalling = verdict.ports.filter((pl.col("stall_fraction") > 0) | FULL_COUNTER).head(_PORTS)
     if stalling.is_empty():
         return []
-    peers = {
-        (str(row["name"]), int(row["port"])): str(row["peer"])
-        for row in inventory.ports.filter(pl.col("peer").is_not_null()).iter_rows(named=True)
-    }
     rows = []
     for row in stalling.iter_rows(named=True):
         rows.append(
             (
-                _link(row, peers),
+                _link(row, verdict.peers),
                 _stalled(row),
                 _share(row["maximum"], _is_bound(row)),
                 _share(row["utilization"]),
@@ -146,7 +142,7 @@ def _port_lines(verdict: Verdict, inventory: PortInventory) -> list[str]:
     return [*lines, *([f"  … and {more} more"] if more > 0 else [])]
 
 
-def _link(row: dict[str, Any], peers: dict[tuple[str, int], str]) -> str:
+def _link(row: dict[str, Any], peers: Peers) -> str:
     name, port = str(row["node_name"]), int(row["port"])
     if row["direction"] and port < 6 and row["direction"][1:] in ("+", "-"):
         return f"{name} {row['direction']}"

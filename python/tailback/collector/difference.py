@@ -13,6 +13,7 @@ from tailback.collector.readings import SOURCE, WORD_BYTES, Rows, TargetTable
 from tailback.port_counters.increments import (
     SMALLEST_PACKET_BYTES,
     Counter,
+    exact_value,
     increments,
     mark_beside_resets,
     max_bytes,
@@ -21,7 +22,8 @@ from tailback.port_counters.increments import (
 )
 from tailback.port_counters.schema import INTERVALS, Flag, conform
 
-_COUNTERS: Final = ("words", "packets", "wait")
+_COUNTERS: Final = ("words", "packets", "wait", "received_words", "received_packets")
+_EXACT: Final = ("received_words", "received_packets")
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,11 @@ class IntervalColumns:
         packets: Packets sent.
         ticks: Ticks with data to send and no credit.
         flags: Sum of ``tailback.port_counters.schema.Flag``.
-        unknown: For ``words``, ``packets`` and ``wait``, where the increment is unknown: the
-            counter was at its largest value all the time, or rose by more than is possible. The
-            increment is then given as 0.
+        unknown: For each counter of a row, where the increment is unknown: the counter was at its
+            largest value all the time, or rose by more than is possible. The increment is then
+            given as 0.
+        received_words: Data received; unknown unless exact.
+        received_packets: Packets received; unknown unless exact.
     """
 
     interval_ns: NDArray[np.int64]
@@ -45,6 +49,8 @@ class IntervalColumns:
     ticks: NDArray[np.uint64]
     flags: NDArray[np.uint32]
     unknown: dict[str, NDArray[np.bool_]]
+    received_words: NDArray[np.uint64]
+    received_packets: NDArray[np.uint64]
 
 
 def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns:
@@ -62,6 +68,7 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
             **{name: after[name] for name in _COUNTERS},
             **{f"{name}_before": before[name] for name in _COUNTERS},
             "data_top": table.data_tops(after),
+            "received_top": table.received_tops(after),
             "wait_top": table.wait_tops(after),
             "time_ns": after["time_ns"],
             "interval_ns": after["time_ns"] - before["time_ns"],
@@ -77,23 +84,37 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
         Counter("words", "data_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
         Counter("packets", "data_top", low, packet_limit, 1, wrong, full),
         Counter("wait", "wait_top", most=max_ticks(interval, pl.col("tick_ns"))),
+        Counter("received_words", "received_top", low, byte_limit / WORD_BYTES, 1, wrong, full),
+        Counter("received_packets", "received_top", low, packet_limit, 1, wrong, full),
     )
 
     def earlier(name: str) -> pl.Expr:
         return pl.col(f"{name}_before")
 
     frame = mark_beside_resets(frame.with_columns(reset=was_reset(counters, earlier)))
-    steps = increments(counters, earlier, pl.col("during_reset"))
+    steps = increments(counters, earlier, pl.col("reset") | pl.col("during_reset"))
     counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
     out = frame.select(
-        *(step.value.alias(name) for name, step in zip(_COUNTERS, steps, strict=True)),
+        *(
+            (exact_value(step) if name in _EXACT else step.value).alias(name)
+            for name, step in zip(_COUNTERS, steps, strict=True)
+        ),
         counter_flags=counter_flags,
     )
     unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
-    words, packets, ticks = (out[name].fill_null(0).to_numpy() for name in _COUNTERS)
+    rises = {name: out[name].fill_null(0).to_numpy() for name in _COUNTERS}
     kept = after["flags"] & np.uint32(Flag.GAP | Flag.NO_COUNTER | Flag.RATE_CHANGED)
     flags = kept | out["counter_flags"].to_numpy()
-    return IntervalColumns(frame["interval_ns"].to_numpy(), words, packets, ticks, flags, unknown)
+    return IntervalColumns(
+        frame["interval_ns"].to_numpy(),
+        rises["words"],
+        rises["packets"],
+        rises["wait"],
+        flags,
+        unknown,
+        rises["received_words"],
+        rises["received_packets"],
+    )
 
 
 def stall_fraction(
@@ -136,6 +157,10 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
             "node_name": pl.Series(names[at], dtype=pl.String),
             "data_bytes": steps.words * np.uint64(WORD_BYTES),
             "packets": steps.packets,
+            "received_bytes": _known(
+                steps.received_words * np.uint64(WORD_BYTES), steps.unknown["received_words"]
+            ),
+            "received_packets": _known(steps.received_packets, steps.unknown["received_packets"]),
             "xmit_wait_ticks": steps.ticks,
             "stall_ns": steps.ticks.astype(np.float64) * table.tick_ns[at],
             "stall_fraction": share,
@@ -163,6 +188,11 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
         pl.when(pl.col("latched")).then(pl.col("latched_stall_ns")).alias("latched_stall_ns"),
     ).drop("counted", "sized", "numbered", "latched")
     return conform(INTERVALS, frame)
+
+
+def _known(values: NDArray[np.uint64], unknown: NDArray[np.bool_]) -> pl.Series:
+    """Values, null where unknown."""
+    return pl.Series(values).set(pl.Series(unknown), None)
 
 
 def pairs(rows: Rows) -> tuple[Rows, Rows]:

@@ -77,7 +77,7 @@ class _SharedPage:
             edition = (self._edition(),)
             if edition != self._made:
                 text = self._make().encode()
-                self._bodies = text, gzip.compress(text, compresslevel=1, mtime=0)
+                self._bodies = text, gzip.compress(text, compresslevel=4, mtime=0)
                 self._made = edition
             return self._bodies
 

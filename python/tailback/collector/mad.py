@@ -38,8 +38,8 @@ ALL_ONES_64: Final = 2**64 - 1
 _HEADER = struct.Struct(">BBBBHHQHHI")
 _PORT_COUNTERS = struct.Struct(">IIIII")
 _EXTENDED = struct.Struct(">QQQQ")
-_ERRORS = struct.Struct(">HBBHH2xHBBxB2xH")
-_ERRORS_EXTENDED = struct.Struct(">5Q8x6Q")
+_ERRORS = struct.Struct(">HBBHHHHBBxB2xH")
+_ERRORS_EXTENDED = struct.Struct(">12Q")
 _NODE_INFO = struct.Struct(">BBBBQQQHHIB")
 
 
@@ -129,17 +129,27 @@ def tick_bytes(mad: bytes | memoryview) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PortCounterValues:
-    """Counters of one port. ``data_words`` are the 4-octet words in which the wire counts."""
+    """Counters of one port. The wire counts data in words of 4 octets.
+
+    Attributes:
+        data_words: Words sent.
+        packets: Packets sent.
+        xmit_wait: Ticks with data to send and no credit.
+        received_words: Words received.
+        received_packets: Packets received.
+    """
 
     data_words: int
     packets: int
     xmit_wait: int
+    received_words: int
+    received_packets: int
 
 
 def port_counters(mad: bytes | memoryview) -> PortCounterValues:
     """Read the answer to PortCounters: 32 bits each, which stop at all ones (IBA 16.1.3.5)."""
-    words, _, packets, _, wait = _PORT_COUNTERS.unpack_from(mad, DATA + 24)
-    return PortCounterValues(words, packets, wait)
+    words, received_words, packets, received, wait = _PORT_COUNTERS.unpack_from(mad, DATA + 24)
+    return PortCounterValues(words, packets, wait, received_words, received)
 
 
 def port_counters_extended(mad: bytes | memoryview) -> PortCounterValues:
@@ -147,8 +157,9 @@ def port_counters_extended(mad: bytes | memoryview) -> PortCounterValues:
 
     ``xmit_wait`` means something only where :attr:`Capability.extended_wait` is announced.
     """
-    words, _, packets, _ = _EXTENDED.unpack_from(mad, DATA + 8)
-    return PortCounterValues(words, packets, int.from_bytes(mad[DATA + 168 : DATA + 176], "big"))
+    words, received_words, packets, received = _EXTENDED.unpack_from(mad, DATA + 8)
+    wait = int.from_bytes(mad[DATA + 168 : DATA + 176], "big")
+    return PortCounterValues(words, packets, wait, received_words, received)
 
 
 ERROR_COUNTERS: Final = (
@@ -157,6 +168,7 @@ ERROR_COUNTERS: Final = (
     "LinkDownedCounter",
     "PortRcvErrors",
     "PortRcvRemotePhysicalErrors",
+    "PortRcvSwitchRelayErrors",
     "PortXmitDiscards",
     "PortXmitConstraintErrors",
     "PortRcvConstraintErrors",

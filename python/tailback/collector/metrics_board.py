@@ -16,7 +16,7 @@ from tailback.collector import mad as mads
 from tailback.collector.difference import IntervalColumns, difference, stall_fraction
 from tailback.collector.exchange import ExchangeStatistics
 from tailback.collector.readings import ERRORS, RAW, WORD_BYTES, Rows, TargetTable
-from tailback.io.exposition import by_label, family, labelled, sample
+from tailback.io.exposition import by_label, family, labelled, sample, samples
 from tailback.port_counters.changes import KINDS
 from tailback.port_counters.schema import Flag
 from tailback.port_counters.targets import PortTarget
@@ -33,6 +33,7 @@ _ERROR_METRICS: Final = dict(
             "link_downed",
             "receive_errors",
             "receive_remote_physical_errors",
+            "receive_switch_relay_errors",
             "transmit_discards",
             "transmit_constraint_errors",
             "receive_constraint_errors",
@@ -252,30 +253,10 @@ class MetricsBoard:
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
         high = np.maximum(np.minimum(stall * table.tick_high_ns / table.tick_ns, 1.0), stall)
-        words, waits = last["words"].tolist(), last["wait"].tolist()
-        # No value where the device has no counter: a 0 would mean that nothing waits there.
-        counted = (last["flags"] & int(Flag.NO_COUNTER)) == 0
         read_s = (last["time_ns"][seen] / 1e9).tolist()
         lines = self._collector_metrics()
-        columns: list[tuple[str, str, str, list[float | int]]] = [
-            (
-                "xmit_bytes_total",
-                "counter",
-                "Bytes sent, as counted by the device.",
-                [words[i] * WORD_BYTES for i in seen.tolist()],
-            ),
-            (
-                "xmit_packets_total",
-                "counter",
-                "Packets sent, as counted by the device.",
-                last["packets"][seen].tolist(),
-            ),
-            (
-                "xmit_wait_ticks_total",
-                "counter",
-                "Ticks with data to send and no credit.",
-                [waits[i] if counted[i] else np.nan for i in seen.tolist()],
-            ),
+        columns: list[_Family] = [
+            *_counter_families(last[seen]),
             (
                 "stall_ratio",
                 "gauge",
@@ -314,11 +295,7 @@ class MetricsBoard:
         ]
         for name, kind, help_text, values in columns:
             lines += family(f"tailback_port_{name}", kind, help_text)
-            lines += [
-                sample(f"tailback_port_{name}", value, label)
-                for label, value in zip(labels, values, strict=True)
-                if value == value
-            ]
+            lines += samples(f"tailback_port_{name}", values, labels)
         lines += self._up_metrics(labels)
         return "\n".join(lines) + "\n"
 
@@ -326,7 +303,7 @@ class MetricsBoard:
         """Whether links are in use, by the labels of their ports and those that are down."""
         name = "tailback_port_up"
         lines = family(name, "gauge", "1 if the link is in use, 0 if it was and is not.")
-        lines += [sample(name, 1, label) for label in labels]
+        lines += samples(name, [1] * len(labels), labels)
         return lines + [sample(name, 0, _port_labels(target)) for target in list(self.down)]
 
     def _collector_metrics(self) -> list[str]:
@@ -346,8 +323,8 @@ class MetricsBoard:
                 time.process_time(),
             ),
             ("nodes_unreachable", "gauge", "Devices given up in the last sweep.", self.unreachable),
-            ("counter_resets_total", "counter", "Counters found reset.", self._resets),
-            ("counter_wraps_total", "counter", "Counters found wrapped.", self._wraps),
+            ("resets_total", "counter", "Counters found reset.", self._resets),
+            ("wraps_total", "counter", "Counters found wrapped.", self._wraps),
             (
                 "impossible_readings_total",
                 "counter",
@@ -372,8 +349,34 @@ class MetricsBoard:
         return lines
 
 
-def _error_families(errors: Rows) -> list[tuple[str, str, str, list[float | int]]]:
-    """Name, kind, help and values of each counter of errors, also of those that are 0.
+_Family = tuple[str, str, str, list[float | int]]
+"""Name, kind, help and values of a metric of ports."""
+
+
+def _counter_families(rows: Rows) -> list[_Family]:
+    """The counters of data, packets and waits as read."""
+    # No value where the device has no counter: a 0 would mean that nothing waits there.
+    counts = ((rows["flags"] & int(Flag.NO_COUNTER)) == 0).tolist()
+    waits = [
+        wait if count else np.nan for wait, count in zip(rows["wait"].tolist(), counts, strict=True)
+    ]
+    families: list[_Family] = []
+    for name, done, data, packets in (
+        ("xmit", "sent", "words", "packets"),
+        ("receive", "received", "received_words", "received_packets"),
+    ):
+        octets = [words * WORD_BYTES for words in rows[data].tolist()]
+        by_device = f"{done}, as counted by the device."
+        families += [
+            (f"{name}_bytes_total", "counter", f"Bytes {by_device}", octets),
+            (f"{name}_packets_total", "counter", f"Packets {by_device}", rows[packets].tolist()),
+        ]
+    help_text = "Ticks with data to send and no credit."
+    return [*families, ("xmit_wait_ticks_total", "counter", help_text, waits)]
+
+
+def _error_families(errors: Rows) -> list[_Family]:
+    """Each counter of errors, also of those that are 0.
 
     Without them a rise from 0 could not be seen in the series.
     """

@@ -25,9 +25,11 @@ RAW: Final = np.dtype(
         ("wait", "<u8"),
         ("words", "<u8"),
         ("packets", "<u8"),
+        ("received_words", "<u8"),
+        ("received_packets", "<u8"),
     ]
 )
-"""One reading: 44 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
+"""One reading: 60 octets, little-endian. Data are counted in words of 4 octets, as on the wire."""
 
 ERRORS: Final = np.dtype(
     [
@@ -110,8 +112,15 @@ class TargetTable:
 
     def data_tops(self, rows: Rows) -> NDArray[np.uint64]:
         """Largest value of the counters of data and packets in each of ``rows``, shape (rows,)."""
+        return self._tops_of(rows, ("words", "packets"))
+
+    def received_tops(self, rows: Rows) -> NDArray[np.uint64]:
+        """Largest value of the counters of received data and packets, shape (rows,)."""
+        return self._tops_of(rows, ("received_words", "received_packets"))
+
+    def _tops_of(self, rows: Rows, counters: Sequence[str]) -> NDArray[np.uint64]:
         narrow = np.uint64(mads.ALL_ONES_32)
-        latched = (rows["words"] == narrow) | (rows["packets"] == narrow)
+        latched = np.logical_or.reduce([rows[name] == narrow for name in counters])
         return np.where(latched, narrow, self.data_top[rows["target"]])
 
 
@@ -239,6 +248,8 @@ class PortReader:
             wait,
             data.data_words,
             data.packets,
+            data.received_words,
+            data.received_packets,
         )
 
 
@@ -263,6 +274,8 @@ def readings_frame(rows: Rows, table: TargetTable) -> pl.DataFrame:
             "data_limit": _bytes(data_top),
             "packets": rows["packets"],
             "packets_limit": data_top,
+            "received_bytes": _bytes(rows["received_words"]),
+            "received_packets": rows["received_packets"],
             "xmit_wait_ticks": rows["wait"],
             "wait_limit": wait_top,
             "tick_ns": table.tick_ns[at],

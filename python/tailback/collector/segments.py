@@ -212,6 +212,47 @@ def read_segment(path: Path) -> Segment | None:
     return segment
 
 
+class SegmentTail:
+    """A segment that is being written, read as far as it is, again and again.
+
+    The file stays open: what was written before its conversion can be read after it.
+
+    Args:
+        path: The segment.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        self._unread = b""
+        self._start = len(MAGIC)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def read(self) -> Segment:
+        """The records since the last call; ``targets`` only if the header is among them.
+
+        Raises:
+            CounterError: This version cannot read its header.
+        """
+        data = self._unread + self._file.read()
+        records = list(_records(data, self._start))
+        segment = Segment([], {}, np.empty(0, RAW))
+        if not records:
+            self._unread = data
+            return segment
+        if records[0].kind == _HEAD:
+            segment = _head(self.path, records[0].payload(data))
+        _fill(segment, records, data, self._start)
+        self._unread, self._start = data[records[-1].end :], 0
+        return segment
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
     """Position of a whole record: its header begins at ``start``, and it ends before ``end``."""
@@ -224,9 +265,8 @@ class _Record:
         return data[self.start + _RECORD.size : self.end]
 
 
-def _records(data: bytes) -> Iterator[_Record]:
+def _records(data: bytes, place: int = len(MAGIC)) -> Iterator[_Record]:
     """The complete records of a segment, in order. Octets between them are damaged."""
-    place = len(MAGIC)
     while True:
         record = _record_at(data, place)
         if record is None:
@@ -255,12 +295,14 @@ def _record_at(data: bytes, place: int) -> _Record | None:
     return _Record(kind, place, start + length) if sound else None
 
 
-def _fill(segment: Segment, records: Sequence[_Record], data: bytes) -> None:
+def _fill(
+    segment: Segment, records: Sequence[_Record], data: bytes, start: int = len(MAGIC)
+) -> None:
     """Add the readings and events of ``records`` to ``segment``."""
     blocks: list[Rows] = []
     errors: list[Rows] = [segment.errors]
     breaks: list[int] = []
-    taken, end = 0, len(MAGIC)
+    taken, end = 0, start
     for record in records:
         if record.start != end:
             breaks.append(taken)

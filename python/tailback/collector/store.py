@@ -57,7 +57,7 @@ from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.segment_digests import FOLDER, check, digests_of
 from tailback.port_counters.targets import PortTarget, ports_frame, targets_of
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 CARRY: Final = np.dtype(
     [
         ("guid", "<u8"),

@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components as _label
 
 from tailback.errors import FabricError, nearest
 from tailback.fabric.edge_list import EdgeList
+from tailback.fabric.iblinkinfo import LinkInfo
 from tailback.fabric.ibnetdiscover import (
     BlockFormat,
     Cable,
@@ -61,6 +62,7 @@ class FabricFormat(Protocol):
 
 READERS: Registry[FabricFormat] = Registry("fabric-format", "files a fabric is read from")
 READERS.register("edge-list")(EdgeList())
+READERS.register("iblinkinfo")(LinkInfo())
 READERS.register("ibnetdiscover")(BlockFormat())
 READERS.register("ibnetdiscover-ports")(PortFormat())
 READERS.register("lldp")(LldpNeighbours())
@@ -210,11 +212,6 @@ _UFM = "save UFM's ports instead: curl -k -u USER https://UFM/ufmRest/resources/
 _FOREIGN = (
     (r"^\s*<(?:!doctype\s+html|html|head|body)", "an HTML page", _MAKE),
     (r"^\s*<\?xml", "an XML file", _MAKE),
-    (
-        r"(?m)^\s*(?:CA|Switch|RT):\s",
-        "the output of iblinkinfo",
-        "use ibnetdiscover instead: ibnetdiscover > fabric.txt",
-    ),
     (
         r"(?m)^(?:Multicast mlids|Unicast lids)",
         "a forwarding table",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 _LONGEST_LABEL: Final = 128
@@ -17,6 +17,15 @@ def family(name: str, kind: str, help_text: str) -> list[str]:
 def sample(name: str, value: float | int, labels: str = "") -> str:
     """One sample; ``labels`` from :func:`labelled`."""
     return f"{name}{labels} {_number(value)}"
+
+
+def samples(name: str, values: Sequence[float | int], labels: Sequence[str]) -> list[str]:
+    """Samples of a family, by their labels; none where a value is NaN."""
+    return [
+        f"{name}{label} {value if type(value) is int else _number(value)}"
+        for label, value in zip(labels, values, strict=True)
+        if value == value
+    ]
 
 
 def labelled(values: Mapping[str, str]) -> str:
@@ -39,7 +48,10 @@ def label(text: str) -> str:
     ``\u202e`` and a backslash as two, so that different names stay different. A scraper shows one
     backslash for each two of the page.
     """
-    visible = "".join(_visible(c) for c in text[:_LONGEST_LABEL])
+    text = text[:_LONGEST_LABEL]
+    if text.isprintable() and "\\" not in text and '"' not in text:
+        return text
+    visible = "".join(_visible(c) for c in text)
     return visible.replace("\\", "\\\\").replace('"', '\\"')
 
 

@@ -137,6 +137,12 @@ def stopped_at(value: pl.Expr, limit: pl.Expr) -> pl.Expr:
     return (value >= limit) & (limit < _WRAP_LIMIT)
 
 
+def exact_value(step: Increment) -> pl.Expr:
+    """An increment, null where it is a lower bound or unknown."""
+    inexact = (step.flags & ~pl.lit(int(Flag.WRAP), pl.UInt32)) != 0
+    return pl.when(~inexact).then(step.value)
+
+
 Before = Callable[[str], pl.Expr]
 """The value of a column in the reading before."""
 
@@ -184,20 +190,20 @@ def mark_beside_resets(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def increments(
-    counters: Sequence[Counter], before: Before = shifted, reset: pl.Expr | None = None
+    counters: Sequence[Counter], before: Before = shifted, any_reset: pl.Expr | None = None
 ) -> list[Increment]:
     """The increments of the counters of a reading since the one before.
 
     Args:
         counters: All counters of a reading, because a reset of one bears on the others.
         before: Where the values of the reading before are.
-        reset: Whether another port was reset at the time, for the same reason.
+        any_reset: Whether a counter of the port or of another was reset at the time. By default
+            that of :func:`was_reset`; a column is faster, as each counter needs it.
 
     Returns:
         For each counter its increase, null where unknown, and its flags.
     """
-    others = pl.lit(False) if reset is None else reset
-    any_reset = was_reset(counters, before) | others
+    any_reset = was_reset(counters, before) if any_reset is None else any_reset
     return [_step(counter, before, any_reset) for counter in counters]
 
 

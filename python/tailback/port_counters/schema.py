@@ -91,6 +91,8 @@ READINGS: Final = Table(
             ("data_limit", pl.UInt64, "largest value of data_bytes, null unknown"),
             ("packets", pl.UInt64, "packets sent since the last reset"),
             ("packets_limit", pl.UInt64, "largest value of packets, null unknown"),
+            ("received_bytes", pl.UInt64, "bytes received; stops where data_bytes does"),
+            ("received_packets", pl.UInt64, "packets received; stops where packets does"),
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit since the last reset"),
             ("wait_limit", pl.UInt64, "largest value of xmit_wait_ticks, null unknown"),
             ("tick_ns", pl.Float64, "least length of a tick in nanoseconds, null unknown"),
@@ -122,6 +124,8 @@ INTERVALS: Final = Table(
         *_columns(
             ("data_bytes", pl.UInt64, "bytes sent"),
             ("packets", pl.UInt64, "packets sent"),
+            ("received_bytes", pl.UInt64, "bytes received, null unless exact"),
+            ("received_packets", pl.UInt64, "packets received, null unless exact"),
             ("xmit_wait_ticks", pl.UInt64, "ticks with data but no credit, null if not a tick"),
             ("stall_ns", pl.Float64, "time with data but no credit, nanoseconds"),
             (

@@ -35,7 +35,7 @@ def snapshot(path: Path, lid: int, ports: dict[int, tuple[int, int]]) -> Path:
     """What perfquery prints of some ports: words sent and PortXmitWait."""
     text = "".join(
         f"# Port extended counters: Lid {lid} port {port} (CapMask: 0x5300 CapMask2: 0x2)\n"
-        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nVL15Dropped:..0\n"
+        f"PortXmitData:....{words}\nPortXmitWait:....{wait}\nQP1Dropped:..0\n"
         for port, (words, wait) in ports.items()
     )
     path.write_text(text)
@@ -62,7 +62,7 @@ def test_the_verdict_names_link_share_and_cost(
     assert row.split() == ["leaf08[17]", "→", "spine01[8]", "25", "%", "25", "%", "10", "%", "25"]
     assert "Leaf up" in text and "Leaf down" in text
     assert "the bottleneck is further along the path" in text
-    assert "COLUMNS NOT USED" in text and "VL15Dropped" in text
+    assert "COLUMNS NOT USED" in text and "QP1Dropped" in text
     assert "10.2 ns" in text, "where the tick is from is said"
 
 
@@ -84,7 +84,7 @@ def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert worst["stall_fraction"] == pytest.approx(0.25, rel=1e-6)
     assert worst["lost_gbps"] == pytest.approx(25.0, rel=0.05)
     assert facts["verdict"] == "stalls"
-    assert facts["unknown"] == ["VL15Dropped"]
+    assert facts["unknown"] == ["QP1Dropped"]
     groups = {(g["category"], g["port_type"]): g for g in facts["groups"]}
     assert groups["Leaf", "up"]["stalled_percent"] == 100.0
     assert groups["Leaf", "down"]["stalled_percent"] == 0.0

@@ -186,6 +186,7 @@ def test_format_and_delay_can_be_given(tmp_path: Path) -> None:
         read(tmp_path, SMALL, cable_delay_ps=-1)
     assert [entry.name for entry in READERS] == [
         "edge-list",
+        "iblinkinfo",
         "ibnetdiscover",
         "ibnetdiscover-ports",
         "lldp",
@@ -375,7 +376,6 @@ def test_broken_lines_are_named(tmp_path: Path, line: int, bad: str, says: str) 
         (b"<!DOCTYPE html>\n<html>", "an HTML page"),
         (b"<?xml version='1.0'?>", "an XML file"),
         (b"# c\nSwitchName=s1 Nodes=n[1-4]\n", "line 2: no line states the speed"),
-        (b"CA: n1 HCA-1:\n   0x0 1 1[  ] ==(", "the output of iblinkinfo"),
         (b'{"switches": []}', "JSON"),
         (b"# only\n# comments\n", "not a known fabric discovery"),
         (b"DR path slid 0; dlid 0; 0 -> new Switch {01}\n", "the steps of a discovery"),

@@ -15,7 +15,7 @@ from tailback.port_counters.findings.port_events import port_events
 from tailback.port_counters.readers import READERS, read_counters, read_series
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_csv import read as read_ldms
-from tailback.port_counters.schema import INTERVALS, READINGS, CounterError, Flag
+from tailback.port_counters.schema import INTERVALS, READINGS, U64_MAX, CounterError, Flag
 from tests.factories.counter_files import put, run_tables, sysfs
 from tests.factories.public_data import real
 
@@ -373,6 +373,8 @@ def test_the_way_in(tmp_path: Path) -> None:
         "ethernet-csv",
         "ethtool",
         "exposition",
+        "gnmi",
+        "ibdiagnet",
         "ibqueryerrors",
         "influx-line",
         "ldms-csv",
@@ -454,3 +456,97 @@ def test_real_cray_samples(tmp_path: Path, name: str, ports: int) -> None:
     }[name]
     rows = counters.readings.select("direction", "data_bytes", "stall_ns").rows()
     assert wanted in rows
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "a.txt",
+            "# Port extended counters: Lid 7 port 3 (CapMask: 0x5300 CapMask2: 0x0000002)\n"
+            "PortXmitData:....................1\nPortRcvData:.....................25\n"
+            "PortRcvPkts:.....................9\n",
+        ),
+        (
+            "b.prom",
+            "# TYPE infiniband_switch_port_receive_data_bytes_total counter\n"
+            'infiniband_switch_port_receive_data_bytes_total{guid="0x1",port="3"} 100\n'
+            'infiniband_switch_port_receive_packets_total{guid="0x1",port="3"} 9\n',
+        ),
+        (
+            "c.csv",
+            "timestamp,node_guid,port_num,PortXmitData,PortRcvDataExtended,PortRcvPktsExtended\n"
+            "1700000000000000,0x1,3,1,25,9\n",
+        ),
+        ("d.txt", "infiniband,host=n1,port=3 port_rcv_data=25i,port_rcv_packets=9i 1700000000\n"),
+        (
+            "e.csv",
+            "#Time,Time_usec,ProducerName,ib.port_rcv_data#mlx5_0.3,ib.port_rcv_packets#mlx5_0.3\n"
+            "1700000000,0,n1,25,9\n",
+        ),
+    ],
+)
+def test_received_counters_are_read(tmp_path: Path, name: str, text: str) -> None:
+    (row,) = read_counters(put(tmp_path, name, text)).readings.to_dicts()
+    assert (row["port"], row["received_bytes"], row["received_packets"]) == (3, 100, 9)
+
+
+DB_CSV = """START_NODES
+NodeDesc,NumPorts,NodeType,NodeGUID
+"MF0;leaf01:MQM9700/U1",65,2,0x1
+END_NODES
+
+START_PM_INFO
+NodeGUID,PortGUID,PortNumber,LinkDownedCounter,LinkDownedCounterExt,PortXmitData,PortXmitDataExtended,\
+PortXmitWaitExt,PortRcvDataExtended,PortRcvPkts,PortFECUncorrectableBlockCounter,Unheard
+0x1,0x1,3,255,300,4294967295,25,7,50,9,6,N/A
+END_PM_INFO
+""".replace("\\\n", "")
+
+
+def test_ibdiagnet_gives_names_and_wide_counters(tmp_path: Path) -> None:
+    data = read_counters(put(tmp_path, "ibdiagnet2.db_csv", DB_CSV), time_ns=5)
+    (row,) = data.readings.to_dicts()
+    assert (row["node_name"], row["port"], row["time_ns"]) == ("MF0;leaf01:MQM9700/U1", 3, 5)
+    assert (row["data_bytes"], row["data_limit"], row["xmit_wait_ticks"]) == (100, U64_MAX, 7)
+    assert (row["received_bytes"], row["received_packets"]) == (200, 9)
+    assert dict(data.events.select("counter", "value").iter_rows()) == {
+        "LinkDownedCounterExtended": 300,
+        "PortFECUncorrectableBlockCounter": 6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [("0x1,0x1,3", "0x1,3", "line 8"), (",25,", ",2x,", "line 8"), ("PM_INFO", "X", "PM_INFO")],
+)
+def test_damaged_ibdiagnet_is_refused(tmp_path: Path, old: str, new: str, place: str) -> None:
+    with pytest.raises(CounterError, match=place):
+        read_counters(put(tmp_path, "a.db_csv", DB_CSV.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """{"source": "leaf01:6030", "timestamp": 1700000000000000000,
+        "prefix": "interfaces/interface[name=Ethernet1]/state/counters", "updates": [
+        {"Path": "out-octets", "values": {"out-octets": "4711"}},
+        {"Path": "in-errors", "values": {"in-errors": "2"}}]}
+        {"sync-response": true}""",
+        """[{"name": "default", "timestamp": 1700000000000000000, "tags": {"source": "leaf01",
+        "interface_name": "Ethernet1"}, "values": {
+        "/interfaces/interface/state/counters/out-octets": 4711,
+        "/interfaces/interface/state/counters/in-errors": 2}}]""",
+    ],
+)
+def test_gnmi_counters_are_read(tmp_path: Path, text: str) -> None:
+    data = read_counters(put(tmp_path, "a.json", text))
+    (row,) = data.readings.to_dicts()
+    assert (row["node_name"], row["interface"], row["data_bytes"]) == ("leaf01", "Ethernet1", 4711)
+    assert data.events.select("counter", "value").row(0) == ("in_errors", 2)
+
+
+def test_damaged_gnmi_names_its_line(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.json", '{"timestamp": 1}\n{"out-octets": \n')
+    with pytest.raises(CounterError, match="line 3"):
+        read_counters(path)

@@ -148,6 +148,30 @@ def dumped(folder: Path, rows: list[Row]) -> list[Path]:
     return [folder / f"s{n}.{at}.json" for at, n, _ in rows]
 
 
+def streamed(folder: Path, rows: list[Row]) -> list[Path]:
+    """What gnmic prints of two switches."""
+    documents = [
+        {
+            "source": f"s{n}",
+            "timestamp": (START_S + STEP_S * at) * 10**9,
+            "prefix": "interfaces/interface[name=Ethernet0]/state/counters",
+            "updates": [{"Path": "out-octets", "values": {"out-octets": str(sent)}}],
+        }
+        for at, n, sent in rows
+    ]
+    return [put(folder, "a.json", json.dumps(documents))]
+
+
+def diagnosed(folder: Path, rows: list[Row]) -> list[Path]:
+    """Tables of ibdiagnet, one for each instant, with two devices of one name."""
+    names = "START_NODES\nNodeDesc,NodeGUID\nsw,0x1\nsw,0x2\nEND_NODES\n"
+    head = "START_PM_INFO\nNodeGUID,PortNumber,PortXmitDataExtended\n"
+    texts: dict[int, str] = {}
+    for at, device, sent in rows:
+        texts[at] = texts.get(at, names + head) + f"0x{device:x},1,{sent // 4}\n"
+    return [put(folder, f"{at}.db_csv", f"{text}END_PM_INFO\n") for at, text in texts.items()]
+
+
 WRITERS: dict[str, Callable[[Path, list[Row]], list[Path]]] = {
     "collection": collection,
     "ethernet-csv": table(
@@ -155,6 +179,8 @@ WRITERS: dict[str, Callable[[Path, list[Row]], list[Path]]] = {
     ),
     "ethtool": printed_by_ethtool,
     "exposition": pages,
+    "gnmi": streamed,
+    "ibdiagnet": diagnosed,
     "ibqueryerrors": queried,
     "influx-line": table(
         "# export",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,6 +16,11 @@ import tailback as tb
 from tailback.cli import run
 from tailback.collector import Collection, CollectorSettings, MetricsBoard
 from tailback.port_counters.changes import changes_of
+from tailback.port_counters.findings.conservation import (
+    are_credible,
+    link_balances,
+    wrong_pairs_note,
+)
 from tailback.port_counters.findings.ill_links import ill_links, without
 from tailback.port_counters.findings.port_events import READINGS
 from tests.factories.collect_subnet import (
@@ -150,6 +156,102 @@ def test_a_restart_is_told_from_a_reset(tmp_path: Path) -> None:
         assert (change["change"], change["node_name"], change["links"]) == (kind, "switch1", 4)
 
 
+def transferring(
+    out: Path, received: Callable[[int], int], cables: int = 3, sweeps: int = 40
+) -> tb.CountersResult:
+    """A collection whose switches send 10 MB/s to their neighbours, and what of it arrives."""
+    subnet, collection, board = row_of_switches(cables, 1), Collection(out), MetricsBoard()
+    made = session(subnet, CollectorSettings(20 * MS, sweeps), collection, board)
+
+    def send(sweep: int) -> None:
+        for left in range(cables - 1):
+            words = 2_500_000 * sweep
+            subnet.devices[0x1000 + left].ports[3].words = words
+            subnet.devices[0x1001 + left].ports[2].received_words = received(left) * words // 100
+        after_sweeps(subnet, board, sweep + 1, lambda: send(sweep + 1))
+
+    send(1)
+    made.run()
+    collection.close()
+    return tb.counters(out)
+
+
+def test_lost_packets_name_cable_and_direction(tmp_path: Path) -> None:
+    result = transferring(tmp_path / "c", lambda left: 40 if left == 1 else 100)
+    (link,) = result.facts["ill_links"]
+    assert link["link"] == "switch1[3] → switch2[2]" and link["signs"] == ["unequal"]
+    assert link["what"] == "60.0 % lost from switch1[3] on"
+    balances = result.tables["link_balances"]
+    assert balances["missing_bytes"].count() == 1 and balances.height == 10
+
+
+def balanced(*received_gb: int) -> pl.DataFrame:
+    """Balances of links of 100 Gb/s that sent 100 GB in 100 s, read 2 s apart at their ends."""
+    count = len(received_gb)
+    column = {
+        "node_name": [f"{side}{n}" for side in "ab" for n in range(count)],
+        "port": [1] * 2 * count,
+        "interface": pl.Series([None] * 2 * count, dtype=pl.String),
+        "sent_bytes": [100 * SECOND] * count + [0] * count,
+        "received_bytes": [0] * count + [gb * SECOND for gb in received_gb],
+        "sent_peak_gbps": [10.0] * 2 * count,
+        "received_peak_gbps": [10.0] * 2 * count,
+        "start_ns": [0] * count + [2 * SECOND] * count,
+        "end_ns": [100 * SECOND] * count + [102 * SECOND] * count,
+    }
+    frame = pl.DataFrame(column).with_columns(
+        sent_ns=100 * SECOND,
+        received_ns=100 * SECOND,
+        seconds=100.0,
+        intervals=100,
+        capacity_gbps=100.0,
+    )
+    return link_balances(frame, {(f"a{n}", 1): f"b{n}[1]" for n in range(count)})
+
+
+def test_sampling_error_is_no_difference() -> None:
+    rows = balanced(99, 96, 93, 100, 107)
+    assert rows["error_bytes"].to_list() == pytest.approx([7.5e9] * 5)
+    assert rows["missing_bytes"].count() == 0 and are_credible(rows)
+    assert balanced(80, 100, 130)["missing_bytes"].to_list() == [20 * SECOND, None, -30 * SECOND]
+
+
+def ends_of_bursts(draws: int, lost: float) -> pl.DataFrame:
+    """Balances of links with bursts, whose ends are read at their own times."""
+    rng = np.random.Generator(np.random.Philox(key=[51, draws]))
+    grid = np.arange(0, 60_000)  # ms
+    rows = []
+    for number in range(draws):
+        on = np.repeat(rng.random(600) < rng.choice([0.02, 0.2, 0.9]), 100)
+        sent = np.append(0, np.cumsum(on * 12.5e6 * rng.random()))  # bytes, below 100 Gb/s
+        for side, arrived in (("a", 1.0), ("b", 1.0 - lost)):
+            reads = np.arange(rng.integers(0, 5000), 60_000, rng.integers(500, 5000))
+            reads = np.minimum(reads + rng.integers(0, 200, len(reads)), len(grid))
+            bytes_, length = np.diff(sent[reads] * arrived), np.diff(reads) * 1e6
+            rate = float((8 * bytes_ / length).max())
+            total, time = int(bytes_.sum()), int(length.sum())
+            rows.append(
+                {"node_name": f"{side}{number}", "port": 1, "interface": None}
+                | {"capacity_gbps": 100.0, "intervals": len(length), "seconds": time / 1e9}
+                | {"start_ns": int(reads[0] * 1e6), "end_ns": int(reads[-1] * 1e6)}
+                | {"sent_bytes": total if side == "a" else 0, "sent_ns": time}
+                | {"received_bytes": total if side == "b" else 0, "received_ns": time}
+                | {"sent_peak_gbps": rate, "received_peak_gbps": rate}
+            )
+    frame = pl.DataFrame(rows, schema_overrides={"interface": pl.String})
+    return link_balances(frame, {(f"a{n}", 1): f"b{n}[1]" for n in range(draws)})
+
+
+def test_bursts_between_readings_are_no_loss() -> None:
+    assert ends_of_bursts(300, 0.0)["missing_bytes"].count() == 0
+    assert ends_of_bursts(300, 0.5)["missing_bytes"].count() > 150
+
+
+def test_differing_ends_everywhere_blame_the_fabric() -> None:
+    rows = balanced(30, 250, 20, 100)
+    assert not are_credible(rows) and wrong_pairs_note(rows).startswith("3 of 4 busy links")
+
+
 def ports(**columns: list[Any]) -> pl.DataFrame:
     """Ports as ``verdict.assess`` has them."""
     count = len(next(iter(columns.values())))
@@ -237,3 +339,18 @@ def test_either_end_mutes_a_link() -> None:
     for name in ("leaf", "leaf[3]", "spine3", "spine3[7]"):
         assert without(result, [name])[0].is_empty(), name
     assert without(result, ["leaf[1]"])[0].height == 1
+
+
+def test_page_shows_links_changes_and_course(tmp_path: Path) -> None:
+    def act(subnet: FakeSubnet) -> None:
+        unplugged(subnet)
+        subnet.devices[0x1001].name = b"<i>switch1</i>"
+        subnet.devices[0x1000].ports[4].wait += 800_000
+
+    folder, page = collected(tmp_path / "c", act), tmp_path / "week.html"
+    assert run(["counters", str(folder), "--since", "7 d", "--html", str(page)]) == 0
+    text = page.read_text()
+    for part in ("Switch1[1] → host1-0 HCA-1[1] is down", "Links that need a hand", "link down"):
+        assert part in text
+    assert "switch0[4] → &lt;i&gt;switch1&lt;/i&gt;[3]" in text and text.count("<rect") >= 11
+    assert "<script" not in text and "<i>" not in text

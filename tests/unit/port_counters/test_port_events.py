@@ -67,9 +67,10 @@ def findings_of(*rises: Rise, unused: dict[str, frozenset[str]] | None = None) -
         # A switch marks what it sends, an adapter counts marks of what it receives.
         ("ecn_marked", "marking"),
         ("np_ecn_marked_roce_packets", "marked"),
-        # Not evidence of anything: packets without a route, management packets without a buffer.
-        ("PortRcvSwitchRelayErrors", None),
-        ("VL15Dropped", None),
+        ("PortRcvSwitchRelayErrors", "unrouted"),
+        ("VL15Dropped", "management"),
+        ("PortFECUncorrectableBlockCounter", "errors"),
+        ("PortFECCorrectedSymbolCtr", "corrected"),
     ],
 )
 def test_names_of_counters(counter: str, kind: str | None) -> None:
@@ -259,6 +260,9 @@ def test_losses_precede_pauses_and_all_have_sentences() -> None:
         "link_downed",
         "port_rcv_remote_physical_errors",
         "port_xmit_constraint_errors",
+        "rcv_switch_relay_errors",
+        "vl15_dropped",
+        "fec_corrected_symbol",
     ]
     rows = findings_of(
         *(("n1", "i", name, 0, 1) for name in kinds),

@@ -124,6 +124,7 @@ def test_python_interface_imports_no_command_line_package() -> None:
         for line in imports.findall(file.read_text("utf-8"))
     }
     assert imported == {
+        "from tailback.collector.following import CollectionFollower",
         "from tailback.collector.running import are_converted, convert_running",
         "from tailback.recorder.job_list import JOBS_FILE",
     }

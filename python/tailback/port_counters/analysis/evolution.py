@@ -165,7 +165,7 @@ def evolve(
     feature = _features(key, neighbours, n_places)
     count = int(feature.max(initial=-1)) + 1
     edges = _edges(key, feature, n_places)
-    pieces = _components(edges[:, 0], edges[:, 1], count)
+    pieces = component_of_each(edges[:, 0], edges[:, 1], count)
     extent = np.bincount(feature, minlength=count)
     largest = np.full(count, -np.inf)
     np.maximum.at(largest, feature, value)
@@ -204,7 +204,7 @@ _PAIR: Final[dict[str, type[pl.DataType]]] = {
 }
 
 
-def _components(
+def component_of_each(
     source: NDArray[np.int64], target: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
     """Number of the connected component of each of ``count`` vertices."""
@@ -235,7 +235,7 @@ def _features(
     target_key = step[source] * n_places + pairs[start[here[source]] + within, 1]
     target = np.searchsorted(key, target_key)
     is_hot = (target < len(key)) & (key[np.minimum(target, len(key) - 1)] == target_key)
-    label = _components(source[is_hot], target[is_hot], len(key))
+    label = component_of_each(source[is_hot], target[is_hot], len(key))
     _, earliest = np.unique(label, return_index=True)
     rank = np.empty(len(earliest), np.int64)
     rank[np.argsort(earliest, kind="stable")] = np.arange(len(earliest))

@@ -13,6 +13,7 @@ import polars as pl
 from tailback.port_counters.increments import (
     SMALLEST_PACKET_BYTES,
     Counter,
+    exact_value,
     increments,
     mark_beside_resets,
     max_bytes,
@@ -77,12 +78,14 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
         Counter("overlimits", None, low, impossible=wrong),
         Counter("paused_ns", None, most=max_stall_ns(measured, pl.lit(1.0))),
         Counter("pause_frames", None, low, impossible=wrong),
+        Counter("received_bytes", "data_limit", low, byte_limit, unit, wrong, full, wraps),
+        Counter("received_packets", "packets_limit", low, packet_limit, 1, wrong, full),
     )
     ordered = with_widths(in_order(conform(READINGS, readings)).lazy(), KEY).with_columns(
         interval_ns=pl.when(same).then(interval), reset=same & was_reset(counters)
     )
-    steps = increments(counters, reset=pl.col("during_reset"))
-    data, packets, wait, stall, inner, drops, over, paused, frames = steps
+    steps = increments(counters, any_reset=pl.col("reset") | pl.col("during_reset"))
+    data, packets, wait, stall, inner, drops, over, paused, frames, received, arrived = steps
     rows = (
         mark_beside_resets(ordered.collect())
         .lazy()
@@ -96,6 +99,8 @@ def difference(readings: pl.DataFrame, *, tick_ns: float | None = None) -> pl.Da
             held=over.value,
             paused=paused.value,
             frames=frames.value,
+            received=exact_value(received),
+            arrived=exact_value(arrived),
             queued=pl.when(same).then(shifted("backlog_bytes")),
             stall_flags=wait.flags | stall.flags | paused.flags,
             data_flags=data.flags | packets.flags | (drops.flags & int(Flag.RESET)),
@@ -155,6 +160,8 @@ def _interval_columns(
         *("node_guid", "port", "node_name", "link", "direction", "interface"),
         data_bytes=pl.col("data"),
         packets=pl.col("sent"),
+        received_bytes="received",
+        received_packets="arrived",
         xmit_wait_ticks=pl.col("wait"),
         stall_ns=pl.col("stall_time"),
         stall_fraction=pl.col("stall_time") / length,

@@ -16,6 +16,11 @@ from tailback.port_counters.analysis.port_inventory import PortInventory, name_p
 from tailback.port_counters.analysis.resets import resets
 from tailback.port_counters.analysis.sources import CounterSource
 from tailback.port_counters.analysis.verdict import Verdict
+from tailback.port_counters.findings.conservation import (
+    are_credible,
+    link_balances,
+    wrong_pairs_note,
+)
 from tailback.port_counters.findings.ill_links import ill_links, without
 from tailback.port_counters.schema import CounterError
 
@@ -65,12 +70,16 @@ def analyse(
             changes = pl.concat([changes, resets(intervals, ports, engine)])
             changes = changes.sort("time_ns", maintain_order=True)
         peers = inventory.peers() or stated_peers(source.fabric_ports)
+        balances = link_balances(ports, peers)
+        if not are_credible(balances):
+            notes = [*notes, wrong_pairs_note(balances)]
         ill = ill_links(
             _with_classes(ports, classes),
             source.counts(inventory, chosen.last_ns),
             changes,
             peers,
             _switches(source.fabric_ports, inventory),
+            balances if are_credible(balances) else None,
         )
         ill, muted = without(ill, chosen.muted)
         all_notes = [*source.notes, *inventory.notes, *notes, *unmatched, *muted]
@@ -84,6 +93,7 @@ def analyse(
             peers=peers,
             ill=ill,
             changes=changes,
+            balances=balances,
         )
     except CounterError as error:
         raise error if source.path is None else error.located(source.path) from None

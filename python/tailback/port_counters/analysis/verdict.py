@@ -16,10 +16,16 @@ from tailback.names.ports import Peers, some_ports
 from tailback.port_counters.analysis.classes import attach
 from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.port_counters.changes import no_changes
+from tailback.port_counters.findings.conservation import BALANCES
 from tailback.port_counters.findings.ill_links import ILL_LINKS
 from tailback.port_counters.findings.port_events import no_events, ports_counted
 from tailback.port_counters.findings.port_verdict import NOT_MOVED
-from tailback.port_counters.schema import Flag, ends_with_full_stall_counter, lost_gbps
+from tailback.port_counters.schema import (
+    Flag,
+    ends_with_full_stall_counter,
+    exact_data,
+    lost_gbps,
+)
 from tailback.units import counted, percent, utc
 
 SINGLE_READING: Final = (
@@ -59,6 +65,11 @@ FLAGS: Final[dict[str, Flag]] = {
 
 _PORT: Final = ("node_guid", "node_name", "port", "link", "direction")
 
+TRANSFERS: Final = ("sent_bytes", "sent_ns", "received_bytes", "received_ns")
+"""Columns of what a port sent and received, and of the time in which each is known exactly."""
+PEAKS: Final = ("sent_peak_gbps", "received_peak_gbps")
+"""Columns of the largest rate of an interval."""
+
 
 FULL_COUNTER: Final = pl.col("stall_at_least").is_not_null()
 """Ports of :func:`by_port` whose stall counter stands at its largest value at the end: their stall
@@ -90,6 +101,7 @@ class Verdict:
         peers: Device at the far end of each port, where known.
         ill: Table ``ill_links``: links that need a hand, the worst first.
         changes: Table ``link_changes``: changes of links and devices, in order.
+        balances: Table ``link_balances``: what was sent into each link and what arrived.
     """
 
     kind: Kind
@@ -106,6 +118,9 @@ class Verdict:
     peers: Peers = field(default_factory=dict)
     ill: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ILL_LINKS.polars_schema))
     changes: pl.DataFrame = field(default_factory=no_changes)
+    balances: pl.DataFrame = field(
+        default_factory=lambda: pl.DataFrame(schema=BALANCES.polars_schema)
+    )
 
     def with_sign(self, sign: str) -> pl.DataFrame:
         """The links with a sign, one of ``ill_links.SIGNS``, worst first."""
@@ -160,6 +175,7 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         for name, flag in FLAGS.items()
     }
     top = ends_with_full_stall_counter()
+    sent = exact_data("data_bytes")
     return piece.rows.group_by(_PORT).agg(
         interface=pl.col("interface").first(),
         full_intervals=top.sum().cast(pl.UInt64),
@@ -181,6 +197,12 @@ def _sums(piece: Piece) -> pl.LazyFrame:
         used=(used * length).sum(),
         sized=length.filter(used.is_not_null()).sum(),
         capacity_gbps=pl.col("capacity_gbps").sort_by("time_ns").drop_nulls().last(),
+        sent_bytes=sent.sum(),
+        sent_ns=pl.col("interval_ns").filter(sent.is_not_null()).sum(),
+        received_bytes=pl.col("received_bytes").sum(),
+        received_ns=pl.col("interval_ns").filter(pl.col("received_bytes").is_not_null()).sum(),
+        sent_peak_gbps=(8 * sent / length).max(),
+        received_peak_gbps=(8 * pl.col("received_bytes") / length).max(),
         **counts,
         start_ns=(pl.col("time_ns") - pl.col("interval_ns")).min(),
         end_ns=pl.col("time_ns").max(),
@@ -203,10 +225,11 @@ def _add(parts: pl.LazyFrame) -> pl.LazyFrame:
         "known",
         "used",
         "sized",
+        *TRANSFERS,
     )
     return parts.group_by(_PORT).agg(
         pl.col(*numbers, *FLAGS).sum(),
-        pl.col("maximum", "moved", "end_ns", "full_ns", "latched_stall_ns").max(),
+        pl.col("maximum", *PEAKS, "moved", "end_ns", "full_ns", "latched_stall_ns").max(),
         pl.col("capacity_gbps").sort_by("end_ns").drop_nulls().last(),
         pl.col("start_ns").min(),
         pl.col("interface").first(),
@@ -223,6 +246,7 @@ PORT_PASS: Final = Aggregate(
         "interval_ns",
         "data_bytes",
         "packets",
+        "received_bytes",
         "xmit_wait_ticks",
         "stall_fraction",
         "stall_high_fraction",
@@ -296,6 +320,8 @@ def _worst_first(table: pl.DataFrame) -> pl.DataFrame:
         "utilization",
         "capacity_gbps",
         "lost_gbps",
+        *TRANSFERS,
+        *PEAKS,
         *FLAGS,
         "start_ns",
         "end_ns",
@@ -320,7 +346,9 @@ def by_port(intervals: pl.LazyFrame | Archive, engine: Engine = LOCAL_ENGINE) ->
         ``latched_stall_seconds`` (the stall since the last reset that a full counter shows),
         ``full_intervals``, ``maximum`` (largest of one interval), ``moved`` (whether a counter
         rose), the latest ``capacity_gbps``,
-        ``utilization, lost_gbps``, one count per key of ``FLAGS``, and ``start_ns,
+        ``utilization, lost_gbps``, ``sent_bytes, received_bytes`` and ``sent_ns, received_ns``
+        (the time in which they are known exactly), ``sent_peak_gbps, received_peak_gbps`` (largest
+        of one interval), one count per key of ``FLAGS``, and ``start_ns,
         end_ns``; worst first.
     """
     return port_table(engine.add_up(Archive.of(intervals).pieces(), [PORT_PASS])[0])
@@ -387,6 +415,7 @@ def assess(
     peers: Peers | None = None,
     ill: pl.DataFrame | None = None,
     changes: pl.DataFrame | None = None,
+    balances: pl.DataFrame | None = None,
 ) -> Verdict:
     """Find out where ports stall, from counters alone.
 
@@ -400,6 +429,7 @@ def assess(
         peers: Device at the far end of each port, where known.
         ill: Table ``ill_links``.
         changes: Table ``link_changes``.
+        balances: Table ``link_balances``.
     """
     counted = no_events() if events is None else events
     table, _ = attach(ports, classes)
@@ -444,6 +474,7 @@ def assess(
         peers or {},
         pl.DataFrame(schema=ILL_LINKS.polars_schema) if ill is None else ill,
         no_changes() if changes is None else changes,
+        pl.DataFrame(schema=BALANCES.polars_schema) if balances is None else balances,
     )
 
 

@@ -1,8 +1,8 @@
 """Links that need a hand: what counters, rates and changes say of each cable, the worst first.
 
 A cable is ill if it is down, was down, counts errors or discards, has less width or speed than the
-ports of its kind, or carries much less than the links that carry the same traffic. What one end
-counts and what the other end counts is one row.
+ports of its kind, or carries much less than the links that carry the same traffic. It is also ill
+if one end received another amount than the other end sent. Both ends share one row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from tailback.port_counters.findings.port_events import is_full, meaning_of, nor
 from tailback.run.schema import Column, Table
 from tailback.units import counted, percent
 
-SIGNS: Final = ("down", "errors", "width", "speed", "flapped", "discards", "idle")
+SIGNS: Final = (
+    "down",
+    "errors",
+    "unequal",
+    "width",
+    "speed",
+    "flapped",
+    "discards",
+    "idle",
+)
 """Signs of a link that needs a hand, the most severe first."""
 
 LEAST_EQUIVALENTS: Final = 3
@@ -36,7 +45,7 @@ ILL_LINKS: Final = Table(
     "a link that needs a hand, the worst first",
     (
         Column("link", pl.String, "the link by its two ends, or a switch that was lost"),
-        Column("signs", pl.List(pl.String), "down, errors, width, speed, flapped, discards, idle"),
+        Column("signs", pl.List(pl.String), ", ".join(SIGNS)),
         Column("what", pl.String, "the signs in words"),
         Column("since_ns", pl.Int64, "when the first sign was seen, UTC ns; null: from the start"),
         Column("lost_gbps", pl.Float64, "bandwidth that the link lacks, Gb/s; null unknown"),
@@ -55,6 +64,7 @@ _NAMES: Final = {
     "rcv_errors": "receive error",
     "local_link_integrity_errors": "integrity error",
     "excessive_buffer_overrun_errors": "buffer overrun",
+    "fecuncorrectable_block": "uncorrectable block",
 }
 
 
@@ -116,6 +126,7 @@ def ill_links(
     changes: pl.DataFrame,
     peers: Peers,
     switches: Mapping[str, bool] | None = None,
+    balances: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Rank the links that need a hand.
 
@@ -125,6 +136,7 @@ def ill_links(
         changes: Rows of ``changes.LINK_CHANGES``.
         peers: Port at the far end of each port, where known.
         switches: Whether each device is a switch, where known.
+        balances: Rows of ``conservation.BALANCES``, where both ends of links were counted.
 
     Returns:
         Rows of :data:`ILL_LINKS`; empty if no link is ill.
@@ -136,6 +148,8 @@ def ill_links(
     _add_counts(links, readings, ports)
     _add_rates(links, kinds)
     _add_idle(links, ports)
+    if balances is not None:
+        _add_unequal(links, balances)
     rows = [_row(links, key, switches or {}) for key in links.signs]
     order = {sign: place for place, sign in enumerate(SIGNS)}
     rows.sort(
@@ -309,6 +323,26 @@ def _add_rates(links: _Links, ports: pl.DataFrame) -> None:
             )
         done = slow.select("node_name", "port").unique()
         rated = rated.join(done, on=["node_name", "port"], how="anti")
+
+
+def _add_unequal(links: _Links, balances: pl.DataFrame) -> None:
+    """Links into which more was sent than arrived, or less."""
+    for row in balances.drop_nulls("missing_bytes").iter_rows(named=True):
+        missing, error = row["missing_bytes"], row["error_bytes"]
+        here = port_name(row["node_name"], row["port"], row["interface"])
+        if missing > 0:
+            text = f"{percent(missing / row['sent_bytes'], 1)} lost from {here} on"
+        else:
+            share = percent(-missing / row["received_bytes"], 1)
+            text = f"{share} received by {row['peer']} was not sent"
+        lost = (missing - error) * 8e-9 / row["seconds"] if missing > 0 else None
+        links.add(
+            Sign("unequal", text, None, lost),
+            row["node_name"],
+            row["port"],
+            interface=row["interface"],
+            far=row["peer"],
+        )
 
 
 def _add_idle(links: _Links, ports: pl.DataFrame) -> None:

@@ -63,6 +63,21 @@ _SAID: Final = {
         "packet",
         "a partition key or a filter of raw packets forbids them: the configuration, not the link",
     ),
+    "unrouted": (
+        "could not forward {}",
+        "packet",
+        "no forwarding entry, or multicast that would return to its port: routing, not the link",
+    ),
+    "corrected": (
+        "corrected {} of its link by forward error correction",
+        "symbol",
+        "as designed; a count far above that of its peers is a weak cable or transceiver",
+    ),
+    "management": (
+        "dropped {} of the subnet manager (VL15)",
+        "packet",
+        "the device was asked faster than it answers; no other traffic was hit",
+    ),
     "no-buffer": (
         "had no receive buffer for {}",
         "arrival",
@@ -176,6 +191,9 @@ KINDS: Final = (
     "notifying",
     "slowed",
     "out-of-order",
+    "unrouted",
+    "management",
+    "corrected",
 )
 """Kinds of findings, in the order in which they are told."""
 
@@ -239,6 +257,20 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
         Meaning("refused", "rx", bits=8),
         ("receive_constraint_errors", "constraint_errors_received"),
     ),
+    "rcv_switch_relay_errors": (
+        Meaning("unrouted", "rx", bits=16),
+        ("receive_switch_relay_errors", "switch_relay_errors"),
+    ),
+    # InfiniBand: PortExtendedSpeedsCounters, as ibdiagnet, UFM and libibmad name them.
+    "fec_uncorrectable_block": (
+        Meaning("errors", "rx", bits=32),
+        ("fecuncorrectable_block", "fecuncorrectable_block_ctr", "fec_uncorrectable_blocks"),
+    ),
+    "fec_corrected_symbol": (
+        Meaning("corrected", "rx", bits=32),
+        ("feccorrected_symbol", "feccorrected_symbol_ctr", "fec_corrected_symbols"),
+    ),
+    "vl15_dropped": (Meaning("management", "rx", bits=16), ("vl_15_dropped",)),
     # Ethernet: IF-MIB, Linux and drivers.
     "rx_errors": (
         Meaning("errors", "rx"),

@@ -19,6 +19,8 @@ from tailback.port_counters.readers import (
     ethernet_csv,
     ethtool,
     exposition,
+    gnmi,
+    ibdiagnet,
     ibqueryerrors,
     influx_line,
     ldms_csv,
@@ -43,6 +45,8 @@ READERS.register("engine-run")(engine_run)
 READERS.register("ethernet-csv")(ethernet_csv)
 READERS.register("ethtool")(ethtool)
 READERS.register("exposition")(exposition)
+READERS.register("gnmi")(gnmi)
+READERS.register("ibdiagnet")(ibdiagnet)
 READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("influx-line")(influx_line)
 READERS.register("ldms-csv")(ldms_csv)

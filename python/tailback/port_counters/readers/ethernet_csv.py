@@ -17,18 +17,17 @@ from typing import Final
 import polars as pl
 
 from tailback.errors import InvalidValueError
-from tailback.io.delimited import Delimited, header_names, header_of, normal, parse
-from tailback.io.input_files import content, head, is_input_file
+from tailback.io.delimited import Delimited, header_names, header_of, normal
+from tailback.io.input_files import head, is_input_file
 from tailback.port_counters.findings import port_events
-from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.model import (
     CounterData,
-    event_aliases,
     events_of_table,
     identified,
+    parse_with_events,
     with_all_drops,
 )
-from tailback.port_counters.schema import ETHERNET, READINGS, U32_MAX, CounterError, conform
+from tailback.port_counters.schema import ETHERNET, READINGS, U32_MAX, conform
 from tailback.units import RATE_UNITS, column_gbps
 
 HAS_TIME_STAMPS = True
@@ -189,19 +188,17 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not a number; with line and
             column.
     """
-    names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
-    aliases = {**ALIASES, **event_aliases(names)}
-    header = header_of(head(path), aliases) or {}
-    taken = set(header.values())
+    taken = set((header_of(head(path), ALIASES) or {}).values())
     labels = [
         name
         for index, name in enumerate(header_names(head(path)))
         if normal(name) in _LABELS and index not in taken
     ]
-    aliases |= {f"label {name}": (normal(name),) for name in labels}
-    table = parse(content(path, CounterError), aliases, NEEDED, path=path, error_type=CounterError)
+    of_label = {f"label {name}": name for name in labels}
+    aliases = {**ALIASES, **{role: (normal(name),) for role, name in of_label.items()}}
+    table, names = parse_with_events(path, aliases, NEEDED)
     columns = {
-        "time_ns": _times(table) + (time_ns or 0),
+        "time_ns": table.instants("time") + (time_ns or 0),
         "node_name": table.need("node"),
         "interface": table.need("interface"),
         **{
@@ -219,10 +216,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     rate = _rates(table)
     # An interface that is down has speed 0 or -1.
     columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
-    columns |= {f"label {label}": table.rows[f"label {label}"] for label in labels}
+    columns |= {role: table.rows[role] for role in of_label}
     frame = pl.DataFrame(columns).with_columns(port=pl.lit(0, pl.UInt16), source=pl.lit(ETHERNET))
     frame = with_all_drops(frame)
-    of_label = {f"label {label}": label for label in labels}
     frame, devices = identified(frame, of_label)
     out = CounterData(
         conform(READINGS, frame.drop(of_label)), unknown=table.unused, devices=devices
@@ -242,11 +238,6 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     if again:
         out.notes.append(f"{path.name}: rows of one interface at one and the same time: {again}")
     return out
-
-
-def _times(table: Delimited) -> pl.Series:
-    table.need("time")
-    return table.instants("time")
 
 
 def _rates(table: Delimited) -> pl.Series:

@@ -320,6 +320,9 @@ def _row(values: dict[str, int]) -> dict[str, Any]:
         row["data_limit"] = min(largest * WORD_BYTES, U64_MAX)
     if "PortXmitPkts" in values:
         row["packets"], row["packets_limit"] = values["PortXmitPkts"], largest
-    if "PortXmitWait" in values:
-        row["xmit_wait_ticks"] = values["PortXmitWait"]
+    if "PortRcvData" in values:
+        row["received_bytes"] = min(values["PortRcvData"] * WORD_BYTES, U64_MAX)
+    for name, column in (("PortRcvPkts", "received_packets"), ("PortXmitWait", "xmit_wait_ticks")):
+        if name in values:
+            row[column] = values[name]
     return row

@@ -33,8 +33,14 @@ from tailback.port_counters.schema import CounterError
 
 HAS_TIME_STAMPS = True
 
-_WORDS: Final = {"port_xmit_data": "data_bytes", "port_xmit_data_64": "data_bytes"}
+_WORDS: Final = {
+    f"port_{side}_data{width}": column
+    for side, column in (("xmit", "data_bytes"), ("rcv", "received_bytes"))
+    for width in ("", "_64")
+}
 _COUNTS: Final = {
+    "port_rcv_packets": "received_packets",
+    "port_rcv_packets_64": "received_packets",
     "port_xmit_packets": "packets",
     "port_xmit_packets_64": "packets",
     "port_xmit_wait": "xmit_wait_ticks",

@@ -21,6 +21,7 @@ COLUMNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("tx_bytes",),
         ("tx_octets",),
         ("bytes_sent",),
+        ("out_octets",),
     ),
     "packets": (
         ("tx_packets_phy",),
@@ -29,8 +30,17 @@ COLUMNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         (f"{_SAI}_ucast_pkts", f"{_SAI}_non_ucast_pkts"),
         ("tx_packets",),
         ("packets_sent",),
+        ("out_pkts",),
+        ("out_unicast_pkts", "out_multicast_pkts", "out_broadcast_pkts"),
+        ("out_unicast_packets", "out_multicast_packets", "out_broadcast_packets"),
     ),
-    "drops": (("tx_discards_phy",), (f"{_SAI}_discards",), ("tx_dropped",), ("drop_out",)),
+    "drops": (
+        ("tx_discards_phy",),
+        (f"{_SAI}_discards",),
+        ("tx_dropped",),
+        ("drop_out",),
+        ("out_discards",),
+    ),
 }
 """Names of the counters whose sum is a column, the best first."""
 

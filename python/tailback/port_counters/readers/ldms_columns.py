@@ -123,9 +123,13 @@ _IBNET = {
     "PortXmitData": Value(0, "data_bytes", WORD_BYTES),
     "PortXmitPkts": Value(0, "packets"),
     "PortXmitWait": Value(0, "xmit_wait_ticks"),
+    "PortRcvData": Value(0, "received_bytes", WORD_BYTES),
+    "PortRcvPkts": Value(0, "received_packets"),
 }
 _SYSCLASSIB_RAW = {
     "port_xmit_data": Value(0, "data_bytes", WORD_BYTES),
+    "port_rcv_data": Value(0, "received_bytes", WORD_BYTES),
+    "port_rcv_packets": Value(0, "received_packets"),
     "port_xmit_packets": Value(0, "packets"),
     "port_xmit_wait": Value(0, "xmit_wait_ticks"),
 }

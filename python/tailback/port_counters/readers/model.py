@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
-from tailback.io.delimited import Delimited, normal
+from tailback.io.delimited import Delimited, header_names, normal, parse
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.findings import port_events
@@ -378,6 +378,26 @@ def events_of_table(table: Delimited, place: pl.DataFrame, names: Sequence[str])
         else pl.lit(empty.get(name), dtype).alias(name)
         for name, dtype in port_events.READINGS.items()
     )
+
+
+def parse_with_events(
+    path: Path, aliases: Mapping[str, tuple[str, ...]], needed: Sequence[str]
+) -> tuple[Delimited, list[str]]:
+    """A table of text whose rows have times, and its columns of errors, pauses and marks.
+
+    Args:
+        path: The file, plain or gzip.
+        aliases: Names of the columns of each role.
+        needed: Roles that the table must have.
+
+    Raises:
+        CounterError: It is damaged or lacks a column; with line and column.
+    """
+    names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
+    roles = {**aliases, **event_aliases(names)}
+    table = parse(content(path, CounterError), roles, needed, path=path, error_type=CounterError)
+    table.need("time")
+    return table, names
 
 
 def note_counter(row: dict[str, Any], unknown: dict[str, None], name: str, value: int) -> None:

@@ -65,7 +65,7 @@ class _PortBlock:
     further: dict[str, Any] = field(default_factory=dict)
 
     def counters(self) -> list[tuple[str, str, int, int]]:
-        """The counters: column, column of the limit, value, limit."""
+        """The counters: column, column of the limit (``""`` if it has none), value, limit."""
         largest = U64_MAX if self.extended else U32_MAX
         out = []
         if (words := self.values.get("PortXmitData")) is not None:
@@ -73,6 +73,10 @@ class _PortBlock:
             out.append(("data_bytes", "data_limit", size, min(largest * WORD_BYTES, U64_MAX)))
         if (packets := self.values.get("PortXmitPkts")) is not None:
             out.append(("packets", "packets_limit", packets, largest))
+        if (words := self.values.get("PortRcvData")) is not None:
+            out.append(("received_bytes", "", min(words * WORD_BYTES, U64_MAX), largest))
+        if (packets := self.values.get("PortRcvPkts")) is not None:
+            out.append(("received_packets", "", packets, largest))
         wait = self.values.get("PortXmitWait")
         if wait is not None and self._has_wait():
             out.append(("xmit_wait_ticks", "wait_limit", wait, largest))
@@ -155,9 +159,12 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
 def _merge_sections(row: dict[str, Any], section: _PortBlock) -> None:
     """Add a section to the reading of its port: the wider counter wins."""
+    tops = row.setdefault("tops", {})
     for column, limit, value, largest in section.counters():
-        if largest >= row.get(limit, 0):
-            row[column], row[limit] = value, largest
+        if largest >= tops.get(column, 0):
+            row[column] = value
+            tops[column] = largest
+            row |= {limit: largest} if limit else {}
     events = row.setdefault("events", {})
     events.update(section.further.get("events", {}))
     for name in [name for name in events if name + EXTENDED in events]:
@@ -228,7 +235,7 @@ def _sections(
     return out, list(unknown), notes
 
 
-_USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait")
+_USED = ("PortXmitData", "PortXmitPkts", "PortXmitWait", "PortRcvData", "PortRcvPkts")
 _SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
 
 

@@ -43,10 +43,14 @@ METRICS: Final[dict[str, tuple[str, float]]] = {
     "tailback_port_xmit_bytes_total": ("data_bytes", 1),
     "tailback_port_xmit_packets_total": ("packets", 1),
     "tailback_port_xmit_wait_ticks_total": ("xmit_wait_ticks", 1),
+    "tailback_port_receive_bytes_total": ("received_bytes", 1),
+    "tailback_port_receive_packets_total": ("received_packets", 1),
     "tailback_port_capacity_gbps": ("capacity_gbps", 1),
     "node_infiniband_port_data_transmitted_bytes_total": ("data_bytes", 1),
     "node_infiniband_port_packets_transmitted_total": ("packets", 1),
     "node_infiniband_port_transmit_wait_total": ("xmit_wait_ticks", 1),
+    "node_infiniband_port_data_received_bytes_total": ("received_bytes", 1),
+    "node_infiniband_port_packets_received_total": ("received_packets", 1),
     "node_infiniband_rate_bytes_per_second": ("capacity_gbps", _BYTES_PER_SECOND),
     **{
         f"infiniband_{part}{metric}": target
@@ -55,7 +59,10 @@ METRICS: Final[dict[str, tuple[str, float]]] = {
             ("transmit_data_bytes_total", ("data_bytes", 1)),
             ("transmit_packets_total", ("packets", 1)),
             ("transmit_wait_total", ("xmit_wait_ticks", 1)),
+            ("receive_data_bytes_total", ("received_bytes", 1)),
+            ("receive_packets_total", ("received_packets", 1)),
             ("xmit_data_bytes_total", ("data_bytes", 1)),
+            ("rcv_data_bytes_total", ("received_bytes", 1)),
             ("xmit_wait_total", ("xmit_wait_ticks", 1)),
             ("rate_bytes_per_second", ("capacity_gbps", _BYTES_PER_SECOND)),
         )

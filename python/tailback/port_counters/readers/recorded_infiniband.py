@@ -20,17 +20,16 @@ from typing import Final
 import polars as pl
 
 from tailback.fabric.rates import WIDTHS, data_rate_gbps
-from tailback.io.delimited import Delimited, header_names, header_of, parse
-from tailback.io.input_files import content, head, is_input_file
-from tailback.port_counters.findings.port_events import meaning_of
+from tailback.io.delimited import Delimited, header_of
+from tailback.io.input_files import head, is_input_file
 from tailback.port_counters.readers.model import (
     CounterData,
     adapter_tick,
-    event_aliases,
     events_of_table,
     identified,
+    parse_with_events,
 )
-from tailback.port_counters.schema import READINGS, CounterError, Flag, conform
+from tailback.port_counters.schema import READINGS, Flag, conform
 
 HAS_TIME_STAMPS = True
 
@@ -67,11 +66,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not what it should be; with
             line and column.
     """
-    names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
-    aliases = {**ALIASES, **event_aliases(names)}
-    table = parse(content(path, CounterError), aliases, _NEEDED, path=path, error_type=CounterError)
+    table, names = parse_with_events(path, ALIASES, _NEEDED)
     device, port = _ports(table)
-    table.need("time")
     frame = pl.DataFrame(
         {
             "time_ns": table.instants("time") + (time_ns or 0),

@@ -12,17 +12,16 @@ from typing import Final
 
 import polars as pl
 
-from tailback.io.delimited import Delimited, header_names, header_of, parse
-from tailback.io.input_files import content, head, is_input_file
-from tailback.port_counters.findings.port_events import meaning_of
+from tailback.io.delimited import Delimited, header_of
+from tailback.io.input_files import head, is_input_file
 from tailback.port_counters.readers.model import (
     U32_MAX,
     WORD_BYTES,
     CounterData,
-    event_aliases,
     events_of_table,
+    parse_with_events,
 )
-from tailback.port_counters.schema import READINGS, CounterError, conform
+from tailback.port_counters.schema import READINGS, conform
 
 HAS_TIME_STAMPS = True
 
@@ -37,6 +36,10 @@ ALIASES: Final = {
     "packets": ("portxmitpkts",),
     "wide wait": ("portxmitwaitextended",),
     "wait": ("portxmitwait",),
+    "wide received bytes": ("portrcvdataextended",),
+    "received bytes": ("portrcvdata",),
+    "wide received packets": ("portrcvpktsextended",),
+    "received packets": ("portrcvpkts",),
 }
 _NEEDED: Final = ("time", "guid", "port")
 _COUNTERS: Final = ("wide bytes", "bytes", "wide wait", "wait")
@@ -62,10 +65,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not a number; with line and
             column.
     """
-    names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
-    aliases = {**ALIASES, **event_aliases(names)}
-    table = parse(content(path, CounterError), aliases, _NEEDED, path=path, error_type=CounterError)
-    table.need("time")
+    table, names = parse_with_events(path, ALIASES, _NEEDED)
     columns = {
         "time_ns": table.instants("time") + (time_ns or 0),
         "node_guid": _guids(table),
@@ -74,6 +74,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         "data_bytes": _best(table, "bytes", WORD_BYTES),
         "packets": _best(table, "packets"),
         "xmit_wait_ticks": _best(table, "wait"),
+        "received_bytes": _best(table, "received bytes", WORD_BYTES),
+        "received_packets": _best(table, "received packets"),
     }
     limit = {"bytes": "data_limit", "packets": "packets_limit", "wait": "wait_limit"}
     for role, column in limit.items():

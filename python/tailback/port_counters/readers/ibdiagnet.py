@@ -1,0 +1,178 @@
+"""``ibdiagnet2.db_csv``, the tables that ibdiagnet writes; one file is one reading of a subnet.
+
+::
+
+    START_PM_INFO
+    NodeGUID,PortGUID,PortNumber,LinkDownedCounter,PortXmitDataExtended,PortXmitWaitExt,…
+    0xb8599f0300c91a2c,0xb8599f0300c91a2c,1,0,178791657177235,42,…
+    END_PM_INFO
+
+``PM_INFO`` has the counters, ``NODES`` the names of devices. Sections of other kinds are not read.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tailback.port_counters.findings.port_events import EXTENDED, meaning_of
+from tailback.port_counters.readers.model import (
+    U32_MAX,
+    U64_MAX,
+    WORD_BYTES,
+    CounterData,
+    begins_with,
+    events_of,
+    missing_flags,
+    note_counter,
+    parse_counter,
+    quoted_text,
+    read_text,
+    readings_of,
+    time_of,
+)
+from tailback.port_counters.schema import CounterError
+
+HAS_TIME_STAMPS = False
+
+_COLUMNS: Final = {
+    "portxmitdata": ("data_bytes", "data_limit", WORD_BYTES),
+    "portxmitpkts": ("packets", "packets_limit", 1),
+    "portxmitwait": ("xmit_wait_ticks", "wait_limit", 1),
+    "portrcvdata": ("received_bytes", "", WORD_BYTES),
+    "portrcvpkts": ("received_packets", "", 1),
+}
+"""Column, column of the largest value, and the worth of one count, of each counter."""
+_PLACE: Final = ("nodeguid", "portguid", "portnumber", "portnum")
+_WIDE: Final = re.compile(r"(Extended|Ext)$")
+_REMEDY: Final = "the file was cut or edited: run ibdiagnet again"
+
+
+def sniff(path: Path) -> bool:
+    """A text whose first section of a db_csv starts within its first lines."""
+    return begins_with(path, r"^START_[A-Z0-9_]+$")
+
+
+def read(path: Path, *, time_ns: int | None = None) -> CounterData:
+    """Read the counters of one file.
+
+    Args:
+        path: The file.
+        time_ns: When it was taken, UTC nanoseconds; the modification time of the file when None.
+
+    Raises:
+        CounterError: A row is damaged, or there is no section ``PM_INFO``; with line and column.
+    """
+    names: dict[int, str] = {}
+    ports: list[tuple[int, dict[str, tuple[str, int]]]] = []
+    for section, number, row in _rows(path):
+        place = {name.lower(): field for name, field in row.items()}
+        if section == "NODES" and (guid := place.get("nodeguid")) is not None:
+            names[_integer(path, number, *guid)] = place.get("nodedesc", ("", 0))[0].strip()
+        elif section == "PM_INFO":
+            ports.append((number, row))
+    if not ports:
+        raise CounterError(
+            "has no counters of ports, a section PM_INFO",
+            file=path,
+            place="line 1, column 1",
+            remedy="run ibdiagnet with --pc or --get_phy_info, which reads them",
+        )
+    unknown: dict[str, None] = {}
+    when = time_of(path, time_ns)
+    readings = [_reading(path, number, row, names, unknown) for number, row in ports]
+    for reading in readings:
+        reading |= {"time_ns": when, "source": "ibdiagnet"}
+    notes = ["ibdiagnet states no time: the file's modification time was used"]
+    return CounterData(
+        readings_of(readings),
+        unknown=list(unknown),
+        notes=notes if time_ns is None else [],
+        untimed=True,
+        events=events_of(readings),
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, tuple[str, int]]]]:
+    """Section, line number, and text and column number of each field of each row."""
+    section, header = "", None
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        text = line.strip()
+        if match := re.fullmatch(r"(START|END)_([A-Z0-9_]+)", text):
+            section, header = (match[2] if match[1] == "START" else ""), None
+        elif section in ("NODES", "PM_INFO") and text:
+            fields = next(csv.reader([text]))
+            if header is None:
+                header = fields
+            elif len(fields) != len(header):
+                raise CounterError(
+                    f"{len(fields)} fields under a header of {len(header)}",
+                    file=path,
+                    place=f"line {number}, column 1",
+                    remedy=_REMEDY,
+                )
+            else:
+                cells = zip(header, fields, range(1, len(fields) + 1), strict=True)
+                yield section, number, {name: (field, at) for name, field, at in cells}
+
+
+def _reading(
+    path: Path,
+    number: int,
+    row: dict[str, tuple[str, int]],
+    names: dict[int, str],
+    unknown: dict[str, None],
+) -> dict[str, Any]:
+    """The counters of a port."""
+    place: dict[str, int] = {}
+    reading: dict[str, Any] = {}
+    wide = {name.lower() for name in row if _WIDE.search(name)}
+    for name, (field, column) in row.items():
+        stem = _WIDE.sub("", name).lower()
+        if name.lower() in _PLACE:
+            place[stem] = _integer(path, number, field, column)
+            continue
+        is_wide = stem != name.lower()
+        if field.strip().upper() in ("N/A", "NA", "") or (
+            not is_wide and {f"{stem}ext", f"{stem}extended"} & wide
+        ):
+            continue
+        value = _integer(path, number, field, column)
+        if stem in _COLUMNS:
+            target, limit, worth = _COLUMNS[stem]
+            reading[target] = min(value * worth, U64_MAX)
+            if limit:
+                reading[limit] = U64_MAX if is_wide else U32_MAX * worth
+        else:
+            counter = _WIDE.sub("", name)
+            narrow = meaning_of(counter)
+            is_wider = is_wide and narrow is not None and narrow.bits is not None
+            note_counter(reading, unknown, counter + EXTENDED if is_wider else counter, value)
+    guid, port = place.get("nodeguid", 0), place.get("portnumber", place.get("portnum"))
+    if port is None or port > 65535:
+        raise CounterError(
+            "has no number of a port", file=path, place=f"line {number}, column 1", remedy=_REMEDY
+        )
+    name = names.get(guid) or f"0x{guid:016x}"
+    return {
+        **reading,
+        "node_guid": guid,
+        "node_name": name,
+        "port": port,
+        "flags": missing_flags(reading),
+    }
+
+
+def _integer(path: Path, number: int, field: str, column: int) -> int:
+    text = field.strip()
+    if not text:
+        raise CounterError(
+            f"{quoted_text(field)} is not a number",
+            file=path,
+            place=f"line {number}, column {column}",
+            remedy=_REMEDY,
+        )
+    return parse_counter(text, path, number, column, 16 if text[:2].lower() == "0x" else 10)
