@@ -126,6 +126,10 @@ def measure(
     total = elapsed(recorded, clocks)
     return_freed_memory()
     parts = split(recorded, clocks, waits, reasons, total)
+    n_ranks = recorded.n_ranks
+    if recorded.not_recorded:
+        present = np.unique(recorded.calls.rank)
+        parts, n_ranks = parts.filter(pl.col("rank").is_in(present)), len(present)
     del synchronised
     return_freed_memory()
     tables = make_tables(
@@ -142,10 +146,12 @@ def measure(
         low_ps=total.low_ps,
         high_ps=total.high_ps,
         n_ranks=recorded.n_ranks,
-        parts=_parts(parts, total, recorded.n_ranks),
-        phases=_phases(parts, recorded.n_ranks),
-        wait_states=_wait_states(tables["waits"], recorded.n_ranks),
-        latecomers=_latecomers(tables["waits"], parts, recorded.n_ranks, rank_hosts),
+        parts=_parts(parts, total, n_ranks),
+        phases=_phases(parts, n_ranks),
+        wait_states=_wait_states(tables["waits"], n_ranks),
+        latecomers=[]
+        if recorded.not_recorded
+        else _latecomers(tables["waits"], parts, recorded.n_ranks, rank_hosts),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
         dependency_waits_ps=int(reasons.dependency_ps.sum()) // recorded.n_ranks,
         ended_early_ps=_ended_early(recorded, total),
@@ -157,6 +163,7 @@ def measure(
             *_missing_offsets(recorded),
             *note_on_other_calls(recorded, total.elapsed_ps),
         ],
+        not_recorded=recorded.not_recorded,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 

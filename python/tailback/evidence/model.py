@@ -165,6 +165,7 @@ class Measured(FrozenModel):
         clocks: Clock synchronisation.
         hosts: Hosts of the ranks; None if unknown.
         notes: Information missing in the trace, and how it was handled.
+        not_recorded: Ranks of which nothing is recorded, like "1 of 2 ranks"; empty if all are.
     """
 
     elapsed_ps: int
@@ -182,6 +183,7 @@ class Measured(FrozenModel):
     clocks: ClockReport
     hosts: HostReport | None
     notes: list[str]
+    not_recorded: str = ""
 
     def with_ideal_network(self, ideal_ps: int) -> Measured:
         """Add the efficiencies from a replay on an ideal network that took ``ideal_ps``."""

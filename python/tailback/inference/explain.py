@@ -161,7 +161,7 @@ def add_evidence(
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
-        ranks_missing=ranks_missing_of(prepared.scenario),
+        ranks_missing=measured.measured.not_recorded or ranks_missing_of(prepared.scenario),
         suspect_links=suspects,
         measurements=MeasurementChoice(space, posterior, measurements),
         sizes=FaultSizes(space, posterior),

@@ -142,13 +142,6 @@ _FORMATS: Final = (
         f"times count from the first communicator of each process): {_NCCL_LOG}",
     ),
     _Format(
-        "a log of NCCL Inspector (JSON)",
-        rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|"
-        rb"coll_perf|dump_stats)\"",
-        (),
-        f"it lacks the roots of calls and when they began: {_NCCL_LOG}",
-    ),
-    _Format(
         "a binary GOAL schedule that a simulator has used up",
         rb"\A\x26\x09\0\0\0\0\0\0",
         (),

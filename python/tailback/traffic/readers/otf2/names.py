@@ -71,6 +71,15 @@ _MOVES_DATA = _ONE_SIDED | frozenset(
     )
 )
 
+_NCCL = frozenset(
+    f"nccl{name}"
+    for name in (
+        *("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"),
+        *("gather", "scatter", "sendrecv", "send", "recv", "exchange"),
+    )
+)
+"""NCCL's calls, all of which move data."""
+
 _JOINS_GROUPS = frozenset(
     f"mpi_{name}"
     for name in (
@@ -115,7 +124,8 @@ def joins_groups(region: str) -> bool:
 
 def moves_data(region: str) -> bool:
     """Whether the call sends or receives, so that the trace should have a record of it."""
-    return normalised_call(region) in _MOVES_DATA
+    name = normalised_call(region)
+    return name in _MOVES_DATA or name in _NCCL
 
 
 def is_one_sided(region: str) -> bool:
