@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from blind_counters import FORMS, Sampling, write_counters
+from blind_counters import FORMS, STEPS, Sampling, write_counters
 from blind_machine import Machine
 from blind_programs import bursts, lower
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, co
 KINDS = ("healthy", "slow_gpu", "slow_cable", "slow_host", "other_job", "healthy", "slow_uplink")
 """Kind of each run by its number, repeated cyclically."""
 
+FORMS_OF_TRACES = ("verbose", "proxy", "proxy", "plain", "verbose")
+"""What Inspector writes of each run by its number, repeated cyclically."""
+
 CAUSE = {
     "healthy": "healthy",
     "slow_gpu": "imbalance",
@@ -59,6 +62,9 @@ CAUSE = {
 }
 LEAST_COST = 0.08
 """Share of the time that a cause costs at least, or another one is drawn."""
+
+START_PS = 15 * 10**9
+"""When the job begins: counters are read before, too."""
 
 ATTEMPTS = 12
 TIMEOUT_S = 600
@@ -140,6 +146,7 @@ class Reality:
         }
         scenario = parse(data)
         scenario.probes.counters = counters_ps or None
+        scenario.job[0].start = START_PS
         fabric = replace(self.fabric, link_gbps=self.fabric.link_gbps * self.efficiency)
         if cause and self.slow is not None:
             fabric = degrade(fabric, [Degraded(cable=self.slow[0], rate=f"{self.slow[1]} Gb/s")])
@@ -148,7 +155,9 @@ class Reality:
         jobs = [_placed(section, fabric, ours.program(), ours.node)]
         for other in self.others if cause else []:
             program = lower("other", bursts(**other["traffic"]))
-            hidden = section.model_copy(update={"name": "other", "observed": False})
+            hidden = section.model_copy(
+                update={"name": "other", "observed": False, "start": 0}
+            )
             jobs.append(_placed(hidden, fabric, program, np.array(other["hosts"], np.uint32)))
         merged, of_label = side_by_side([job.program for job in jobs])
         scenario = scenario.model_copy(update={"job": [job.section for job in jobs]})
@@ -231,7 +240,7 @@ def _reality(rng: np.random.Generator, kind: str, folder: Path) -> tuple[Reality
             # Half of the hosts apart: most pairs are on different leaves.
             "partner": np.roll(np.arange(len(pairs)), len(pairs) // 2),
             "size": 1 << 20,
-            "until_ps": 3.0 * alone,
+            "until_ps": 2.0 * alone,
             "rate": 12.5e-3,
             "seed": int(rng.integers(1 << 30)),
             "duty": (0.6, 1.0),
@@ -427,9 +436,9 @@ def write_run(number: int, seed: int, folder: Path) -> Truth:
     """
     folder.mkdir(parents=True)
     reality, truth, rng = draw(number, seed, folder)
-    interval = max(truth.elapsed_ps // 20, 10**9)
-    run = reality.run(cause=True, counters_ps=interval // 4)
-    form = ("verbose", "proxy", "plain")[number // len(KINDS) % 3]
+    interval = max(truth.elapsed_ps // 12, 2 * 10**9)
+    run = reality.run(cause=True, counters_ps=interval // STEPS)
+    form = FORMS_OF_TRACES[number % len(FORMS_OF_TRACES)]
     write_inspector(folder / "trace", reality, run, rng, form)
     sampling = Sampling(str(rng.choice(FORMS)), interval, 0, True, False, 0.0, seed)
     write_counters(folder / "counters", run, reality.file, sampling, _UTC_US * 1000)

@@ -295,7 +295,8 @@ def _calls(operations: Sequence[Record], world: _World, notes: list[str]) -> lis
             continue
         prefix = record.kind.partition("_")[0]
         sources[str(record.body.get(f"{prefix}_timing_source", "kernel_gpu"))[:40]] += 1
-        out[mine].append(((call.start_ns, record.dumped_us, place), call))
+        begun = call.start_ns if call.end_ns else 0
+        out[mine].append(((begun, record.dumped_us, place), call))
     notes += [f"{counted(number, 'record')} of {why} left out" for why, number in lost.items()]
     by_host = sum(number for source, number in sources.items() if source != "kernel_gpu")
     if by_host:

@@ -80,6 +80,13 @@ _NCCL = frozenset(
 )
 """NCCL's calls, all of which move data."""
 
+EXPANDED_CALLS = (
+    *OPERATIONS,
+    *(f"nccl{name}" for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")),
+    *(f"nccl{name}" for name in ("AllToAll", "Gather", "Scatter")),
+)
+"""Calls whose messages no trace records, so that they are those of the model."""
+
 _JOINS_GROUPS = frozenset(
     f"mpi_{name}"
     for name in (
