@@ -49,8 +49,9 @@ from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, co
 KINDS = ("healthy", "slow_gpu", "slow_cable", "slow_host", "other_job", "healthy", "slow_uplink")
 """Kind of each run by its number, repeated cyclically."""
 
-FORMS_OF_TRACES = ("verbose", "proxy", "proxy", "plain", "verbose")
-"""What Inspector writes of each run by its number, repeated cyclically."""
+FORMS_OF_TRACES = ("verbose", "proxy", "kineto", "proxy", "plain")
+"""What is recorded of each run by its number, repeated cyclically: Kineto traces, or what NCCL
+Inspector writes without times of kernels, with them, and with network steps."""
 
 CAUSE = {
     "healthy": "healthy",
@@ -316,7 +317,7 @@ def write_inspector(
     hosts = [reality.fabric.host_name[h] for h in reality.fabric.node_host[job.node].tolist()]
     offset_us = {host: rng.uniform(-10_000, 10_000) for host in hosts}
     old = bool(rng.integers(2)) and form != "proxy"
-    steps = _network_steps(run, job) if form == "proxy" else {}
+    steps = _network_steps(run, job, rng) if form == "proxy" else {}
     for rank, host in enumerate(hosts):
         lines = list(
             _lines(reality, rank, host, times[rank], offset_us[host], rng, form, old, steps)
@@ -393,8 +394,69 @@ def _lines(
         yield json.dumps({kind: body})
 
 
-def _network_steps(run: Run, job: Job_) -> dict[int, list[dict[str, Any]]]:
-    """Steps of each sender: one for each message of a collective."""
+def write_kineto(folder: Path, reality: Reality, run: Run, rng: np.random.Generator) -> None:
+    """Write the trace of each rank, as PyTorch's profiler does: kernels of NCCL and of others."""
+    folder.mkdir(parents=True)
+    job = reality.slow_job
+    times = call_times(run, job)
+    n = len(job.node)
+    hosts = [reality.fabric.host_name[h] for h in reality.fabric.node_host[job.node].tolist()]
+    for rank in range(n):
+        clock = rng.uniform(-10_000, 10_000) + _UTC_US % 10**9
+        usual = reality.job.before[rank]
+        events = []
+        for k, collective in enumerate(job.collectives):
+            begin, end = (float(times[rank, k, side]) / 1e6 for side in (0, 1))
+            gap, beside = (int(each[rank, k]) / 1e6 for each in (job.before, job.overlapped))
+            # A slow host leaves its accelerator without work; a slow accelerator works longer.
+            busy = usual[k] / 1e6 if reality.host_share else gap
+            events += [("gemm", begin - busy, busy, 7, {}), ("gemm", begin, beside, 7, {})]
+            arguments = {
+                "Collective name": "allreduce",
+                "In msg nelems": collective.nbytes // 4,
+                "Out msg nelems": collective.nbytes // 4,
+                "Group size": n,
+                "dtype": "Float",
+                "Process Group Name": "0",
+                "Process Group Ranks": str(list(range(n))),
+                "grid": [collective.choice.channels if collective.choice else 1, 1, 1],
+            }
+            name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+            events.append((name, begin, end - begin, 20, arguments))
+        document = {
+            "schemaVersion": 1,
+            "host_name": hosts[rank],
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": n},
+            "baseTimeNanoseconds": (_UTC_US - _UTC_US % 10**9) * 1000,
+            "traceEvents": [
+                {
+                    "ph": "X",
+                    "cat": "kernel",
+                    "name": name,
+                    "pid": 0,
+                    "tid": stream,
+                    "ts": round(clock + begin, 3),
+                    "dur": round(took, 3),
+                    "args": {"device": 0, "stream": stream, **arguments},
+                }
+                for name, begin, took, stream, arguments in events
+                if took > 0
+            ],
+        }
+        (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(document))
+
+
+SLICE_BYTES = 512 << 10
+"""Bytes of a network step of NCCL's simple protocol, at most."""
+
+IN_FLIGHT = 4
+"""Steps that a connection has under way at once."""
+
+
+def _network_steps(
+    run: Run, job: Job_, rng: np.random.Generator
+) -> dict[int, list[dict[str, Any]]]:
+    """Steps of each sender: slices of each message, one after another, timed to a microsecond."""
     tables = run.tables
     labels = {row["label"]: row["phase"] for row in tables["labels"].iter_rows(named=True)}
     out: dict[int, list[dict[str, Any]]] = {}
@@ -402,29 +464,32 @@ def _network_steps(run: Run, job: Job_) -> dict[int, list[dict[str, Any]]]:
         phase = labels[row["label"]]
         if row["src_rank"] >= len(job.node) or not phase.startswith("c"):
             continue
-        post, done = row["post_ps"], row["arrival_ps"]
-        times = {
-            "proxy_step_start_ts": post,
-            "send_gpu_wait_ts": post,
-            "send_peer_wait_ts": post,
-            "send_wait_ts": post,
-            "proxy_step_stop_ts": done,
-        }
         mine = out.setdefault(row["src_rank"], [])
-        mine.append(
-            {
-                "record_type": "proxy_step",
-                "parent_type": "coll",
-                "parent_sn": int(phase[1:]) + 1,
-                "rank": row["src_rank"],
-                "channel_id": 0,
-                "peer": row["dst_rank"],
-                "direction": "send",
-                "step": len(mine),
-                "trans_size_bytes": row["size_bytes"],
-                "times": times,
-            }
-        )
+        slices = max(-(-row["size_bytes"] // SLICE_BYTES), 1)
+        each = (row["arrival_ps"] - row["post_ps"]) / slices
+        for k in range(slices):
+            begun = row["post_ps"] + max(k - IN_FLIGHT + 1, 0) * each
+            took = (row["post_ps"] + (k + 1) * each - begun) * rng.lognormal(0.0, 0.2)
+            mine.append(
+                {
+                    "record_type": "proxy_step",
+                    "parent_type": "coll",
+                    "parent_sn": int(phase[1:]) + 1,
+                    "rank": row["src_rank"],
+                    "channel_id": 0,
+                    "peer": row["dst_rank"],
+                    "direction": "send",
+                    "step": len(mine),
+                    "trans_size_bytes": -(-row["size_bytes"] // slices),
+                    "times": {
+                        "proxy_step_start_ts": begun,
+                        "send_gpu_wait_ts": begun,
+                        "send_peer_wait_ts": begun + rng.exponential(2e6),
+                        "send_wait_ts": begun + 6e6,
+                        "proxy_step_stop_ts": begun + 6e6 + took + rng.exponential(5e6),
+                    },
+                }
+            )
     return out
 
 
@@ -439,7 +504,10 @@ def write_run(number: int, seed: int, folder: Path) -> Truth:
     interval = max(truth.elapsed_ps // 12, 2 * 10**9)
     run = reality.run(cause=True, counters_ps=interval // STEPS)
     form = FORMS_OF_TRACES[number % len(FORMS_OF_TRACES)]
-    write_inspector(folder / "trace", reality, run, rng, form)
+    if form == "kineto":
+        write_kineto(folder / "trace", reality, run, rng)
+    else:
+        write_inspector(folder / "trace", reality, run, rng, form)
     sampling = Sampling(str(rng.choice(FORMS)), interval, 0, True, False, 0.0, seed)
     write_counters(folder / "counters", run, reality.file, sampling, _UTC_US * 1000)
     return truth

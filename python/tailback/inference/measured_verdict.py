@@ -130,6 +130,7 @@ def explain(
         sampled_links=list(summary.sampled_links),
         port_events=list(summary.port_events),
         suspect_links=_suspect_links(summary, costs),
+        bus_bandwidths=list(summary.bus_bandwidths),
     )
     explanation = _in_full(explanation, measured, summary, decision.cause, diagnosis.remedy)
     cause: Cause = decision.cause  # type: ignore[assignment]
@@ -150,8 +151,8 @@ def explain(
             open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
-    if summary.assumed_hosts:
-        headline = f"{headline} {summary.assumed_hosts}."
+    for caveat in (summary.assumed_hosts, measured.caveat):
+        headline = f"{headline} {caveat}." if caveat else headline
     if not too_little:
         explanation = _with_limits(explanation, cause, summary, decision)
     blamed = cause == "slow-link" and not summary.place_open

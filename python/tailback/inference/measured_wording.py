@@ -12,6 +12,7 @@ from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost, SuspectLink
 from tailback.diagnosis.model import Cause, Estimate
 from tailback.errors import option
+from tailback.evidence.model import LateRank
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.units import format_time, percent
 
@@ -63,6 +64,22 @@ def uneven_tables(deviation: float) -> str:
 def noise_in_calls(ps: int) -> str:
     """Evidence for noise that looks like communication, as a clause."""
     return f"{format_time(ps)} of it inside calls, where it looks like communication"
+
+
+def slow_side(late: Sequence[LateRank], cause: str) -> str:
+    """Whether slow accelerators or their hosts are late, as a parenthesis; empty if unknown.
+
+    Args:
+        late: The late ranks.
+        cause: ``imbalance`` or ``noise``.
+    """
+    slow = [rank for rank in late if rank.idle_share is not None]
+    total = sum(rank.excess_ps for rank in slow)
+    if cause == "noise" or not total:
+        return ""
+    idle = sum(rank.excess_ps * (rank.idle_share or 0.0) for rank in slow) / total
+    side = "accelerators without work from their hosts" if idle >= 0.5 else "slow accelerators"
+    return f" ({side} for {percent(max(idle, 1.0 - idle))} of the excess)"
 
 
 def waits_for_computation(cause: str) -> str:

@@ -7,7 +7,8 @@ whom, and align the clocks of hosts as those of MPI do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,7 +25,7 @@ from tailback.traffic.readers.recorded_run import (
     RecordedTransfers,
 )
 from tailback.traffic.readers.timed_posts import calls_alone
-from tailback.units import LONGEST_PS, counted
+from tailback.units import LONGEST_PS, counted, format_bytes
 
 _NS: Final = 1000
 _OPERATION: Final = {
@@ -39,6 +40,10 @@ _OPERATION: Final = {
 }
 """Call of MPI with the same dependencies between ranks."""
 
+_DURATIONS_ALONE: Final = (
+    "Only the times of collectives are recorded: of the time between them, what each rank computes "
+    "longer than the quickest is counted, and nothing else"
+)
 _ROOTED: Final = ("Broadcast", "Reduce", "Gather", "Scatter")
 
 
@@ -121,6 +126,7 @@ def record_calls(
     comm = np.array([groups[call.communicator] for call in flat], np.int64)
     size = np.array([call.nbytes for call in flat], np.int64)
     table.comm[:], table.sent_bytes[:], table.received_bytes[:] = comm, size, size
+    paths, path_of = _paths(flat, groups)
     side_calls, side_transfers = _sides(calls, concurrent, notes)
     begin = np.full(len(calls), -1, np.int64)
     finish = np.full(len(calls), -1, np.int64)
@@ -134,10 +140,10 @@ def record_calls(
         n_ranks=len(calls),
         resolution_ps=_NS * resolution_ns,
         names=names,
-        paths=[""],
-        innermost=[""],
+        paths=paths,
+        innermost=paths,
         comms={k: name for name, k in groups.items()},
-        calls=table,
+        calls=replace(table, path=path_of),
         transfers=_transfers(side_transfers, flat, rank, comm),
         collectives=_collectives(side_calls, flat, rank, comm, rooted=rooted),
         start_ps=begin,
@@ -150,6 +156,7 @@ def record_calls(
         overlapped_ps=np.array([call.overlapped_ps for call in flat], np.int64),
         idle_ps=idle if (idle >= 0).all() else None,
         not_recorded=not_recorded,
+        caveat="" if clocked else _DURATIONS_ALONE,
         steps=_steps(steps, origin) if steps else None,
     )
 
@@ -167,6 +174,21 @@ def _steps(steps: Sequence[NetworkStep], origin_ns: int) -> RecordedSteps:
         (granted - ready) * _NS,
         (done - granted) * _NS,
     )
+
+
+def _paths(flat: Sequence[RankCall], groups: Mapping[str, int]) -> tuple[list[str], Ints]:
+    """Kinds of calls as phases, and that of each call: what repeats has equal size and group."""
+    numbers: dict[str, int] = {"": 0}
+    named = len(groups) > 1
+    of_call = [
+        numbers.setdefault(
+            f"nccl{call.call} of {format_bytes(call.nbytes)}"
+            + (f" in {call.communicator}" if named else ""),
+            len(numbers),
+        )
+        for call in flat
+    ]
+    return list(numbers), np.array(of_call, np.int64)
 
 
 def _clocks(hosts: Sequence[str]) -> Ints:

@@ -203,6 +203,8 @@ class RecordedRun:
             host, shape (C,); None if unknown.
         not_recorded: Ranks of which nothing is recorded, like "1 of 2 ranks", and what those that
             are recorded tell alone; empty if all are recorded.
+        caveat: What the times are not, as a sentence without a full stop; empty if they are all of
+            the run.
         steps: Steps of collectives over the network; None if they are not recorded.
     """
 
@@ -225,6 +227,7 @@ class RecordedRun:
     overlapped_ps: Ints | None = None
     idle_ps: Ints | None = None
     not_recorded: str = ""
+    caveat: str = ""
     steps: RecordedSteps | None = None
 
     @property

@@ -192,9 +192,7 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
     if not timed:
         calls = _synchronised(calls)
         notes.append(
-            "the records have no times of kernels (NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them): "
-            "between collectives each rank is taken to compute only what it computes longer than "
-            "the quickest, so shares are of the time in collectives"
+            "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
         )
     calls = [_with_gaps(rank_calls) for rank_calls in calls]
     steps = _steps(records, world)
