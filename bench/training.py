@@ -43,10 +43,12 @@ from tailback.scenario.model import Degraded, FatTree, parse
 from tailback.simulation import PreparedScenario, execute
 from tailback.simulation.prepare import Job
 from tailback.traffic import Program, side_by_side
-from tailback.traffic.nccl.choice import Choice
-from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, compile_gpu
+from tailback.traffic.nccl import COMPUTE_ONLY, Choice, Collective, GpuProgram, compile_gpu
 
-KINDS = ("healthy", "slow_gpu", "slow_cable", "slow_host", "other_job", "healthy", "slow_uplink")
+KINDS = (
+    *("healthy", "slow_gpu", "slow_cable", "slow_host"),
+    *("other_job", "healthy", "slow_uplink", "bad_order"),
+)
 """Kind of each run by its number, repeated cyclically."""
 
 FORMS_OF_TRACES = ("verbose", "proxy", "kineto", "proxy", "plain")
@@ -60,6 +62,7 @@ CAUSE = {
     "slow_cable": "slow-link",
     "slow_uplink": "slow-link",
     "other_job": "other-traffic",
+    "bad_order": "placement",
 }
 LEAST_COST = 0.08
 """Share of the time that a cause costs at least, or another one is drawn."""
@@ -74,7 +77,7 @@ _UTC_US = 1_790_000_000 * 10**6
 
 
 @dataclass(frozen=True)
-class Job_:
+class TrainingJob:
     """The training job.
 
     Attributes:
@@ -128,8 +131,8 @@ class Reality:
 
     fabric: Fabric
     file: Path
-    job: Job_
-    slow_job: Job_
+    job: TrainingJob
+    slow_job: TrainingJob
     engine: dict[str, Any]
     efficiency: float
     slow: tuple[str, float] | None = None
@@ -156,9 +159,7 @@ class Reality:
         jobs = [_placed(section, fabric, ours.program(), ours.node)]
         for other in self.others if cause else []:
             program = lower("other", bursts(**other["traffic"]))
-            hidden = section.model_copy(
-                update={"name": "other", "observed": False, "start": 0}
-            )
+            hidden = section.model_copy(update={"name": "other", "observed": False, "start": 0})
             jobs.append(_placed(hidden, fabric, program, np.array(other["hosts"], np.uint32)))
         merged, of_label = side_by_side([job.program for job in jobs])
         scenario = scenario.model_copy(update={"job": [job.section for job in jobs]})
@@ -181,10 +182,10 @@ def draw(number: int, seed: int, folder: Path) -> tuple[Reality, Truth, np.rando
     Raises:
         RuntimeError: None did.
     """
-    kind = KINDS[number % len(KINDS)]
+    kind, form = KINDS[number % len(KINDS)], FORMS_OF_TRACES[number % len(FORMS_OF_TRACES)]
     for attempt in range(ATTEMPTS):
         rng = np.random.Generator(np.random.Philox(key=[seed, (number << 8) | attempt]))
-        reality, subject = _reality(rng, kind, folder)
+        reality, subject = _reality(rng, kind, form, folder)
         elapsed = reality.run(cause=True).elapsed_ps
         without = reality.run(cause=False).elapsed_ps if kind != "healthy" else elapsed
         if kind == "healthy" or elapsed - without >= LEAST_COST * elapsed:
@@ -192,7 +193,9 @@ def draw(number: int, seed: int, folder: Path) -> tuple[Reality, Truth, np.rando
     raise RuntimeError(f"run {number} ({kind}): no cause cost {LEAST_COST:.0%}")
 
 
-def _reality(rng: np.random.Generator, kind: str, folder: Path) -> tuple[Reality, str | None]:
+def _reality(
+    rng: np.random.Generator, kind: str, form: str, folder: Path
+) -> tuple[Reality, str | None]:
     per_leaf, leaves = int(rng.integers(3, 5)), int(rng.integers(3, 5))
     # Spines keep up with the hosts, or half of them.
     spines = int(rng.integers(2, 4))
@@ -201,7 +204,7 @@ def _reality(rng: np.random.Generator, kind: str, folder: Path) -> tuple[Reality
     fabric = Machine(shape, "4x", "EDR").write(file)
     n = int(rng.integers(6, fabric.n_hosts - 2))
     node = np.sort(rng.choice(fabric.n_hosts, n, replace=False)).astype(np.uint32)
-    job = _job(rng, node)
+    job = _job(rng, node, form)
     engine = {
         "routing": "adaptive",
         "packet": "16 KiB",
@@ -231,6 +234,11 @@ def _reality(rng: np.random.Generator, kind: str, folder: Path) -> tuple[Reality
         name = f"{fabric.vertex_name(int(fabric.link_src[link]))}[{port}]"
         reality.slow = name, round(float(rng.uniform(12, 45)), 1)
         subject = fabric.vertex_name(int(fabric.link_src[link]))
+    elif kind == "bad_order":
+        # The ring goes from leaf to leaf with every hop.
+        turn = np.argsort(fabric.node_switch[node], kind="stable")
+        order = np.concatenate([turn[k::per_leaf] for k in range(per_leaf)])
+        reality.slow_job = replace(job, node=node[order])
     elif kind == "other_job":
         free = [host for host in range(fabric.n_hosts) if host not in node]
         pairs = free[: len(free) // 2 * 2]
@@ -252,20 +260,26 @@ def _reality(rng: np.random.Generator, kind: str, folder: Path) -> tuple[Reality
     return reality, subject
 
 
-def _job(rng: np.random.Generator, node: NDArray[np.uint32]) -> Job_:
-    """A data-parallel step, several times: forward pass, and a sum for each bucket of gradients."""
+def _job(rng: np.random.Generator, node: NDArray[np.uint32], form: str) -> TrainingJob:
+    """A data-parallel step, several times: forward pass, and a sum for each bucket of gradients.
+
+    Kineto traces do not name the algorithm: there it is NCCL's default.
+    """
     n, steps, buckets = len(node), int(rng.integers(5, 9)), int(rng.integers(2, 5))
     size = int(rng.choice([4, 8, 16])) << 20
     forward, backward = rng.uniform(1.0, 6.0) * 1e9, rng.uniform(0.5, 3.0) * 1e9
     beside = float(rng.choice([0.0, 0.0, 0.5]))
     members = tuple(range(n))
-    choice = Choice(str(rng.choice(["ring", "ring", "tree"])), "simple", int(rng.choice([1, 2, 4])))
+    choice: Choice | None = Choice(
+        str(rng.choice(["ring", "ring", "tree"])), "simple", int(rng.choice([1, 2, 4]))
+    )
+    choice = None if form == "kineto" else choice
     collectives, before, overlapped = [], [], []
     for _ in range(steps):
         for bucket in range(buckets):
             number = len(collectives)
             collectives.append(
-                Collective("AllReduce", members, size, f"c{number}", "world", choice)
+                Collective("AllReduce", members, size, f"c{number}", "world", choice, 2)
             )
             usual = (forward if bucket == 0 else 0.0) + backward * (1 - beside * (bucket > 0))
             before.append(usual)
@@ -274,13 +288,13 @@ def _job(rng: np.random.Generator, node: NDArray[np.uint32]) -> Job_:
     jitter = rng.normal(1.0, 0.01, (n, len(before))).clip(0.9, 1.1)
     each = np.maximum(np.array(before) * jitter, 1e6).astype(np.int64)
     aside = np.tile(np.array(overlapped, np.int64), (n, 1))
-    return Job_(node, each, aside, collectives)
+    return TrainingJob(node, each, aside, collectives)
 
 
 # --- writing -----------------------------------------------------------------------------------
 
 
-def call_times(run: Run, job: Job_) -> NDArray[np.int64]:
+def call_times(run: Run, job: TrainingJob) -> NDArray[np.int64]:
     """Begin and end of each collective on each rank, ps, shape (ranks, collectives, 2)."""
     program = job.program()
     compute = program.kind == 0
@@ -288,7 +302,9 @@ def call_times(run: Run, job: Job_) -> NDArray[np.int64]:
     rank = program.op_rank[compute]
     table = run.computations
     assert table is not None
-    table = table.filter(pl.col("rank") < len(job.node)).sort("rank", "start_ps", maintain_order=True)
+    table = table.filter(pl.col("rank") < len(job.node)).sort(
+        "rank", "start_ps", maintain_order=True
+    )
     start = table["start_ps"].to_numpy().astype(np.int64)
     end = start + program.amount[compute].astype(np.int64)
     out = np.zeros((len(job.node), len(job.collectives), 2), np.int64)
@@ -419,7 +435,7 @@ def write_kineto(folder: Path, reality: Reality, run: Run, rng: np.random.Genera
                 "dtype": "Float",
                 "Process Group Name": "0",
                 "Process Group Ranks": str(list(range(n))),
-                "grid": [collective.choice.channels if collective.choice else 1, 1, 1],
+                "grid": [2, 1, 1],
             }
             name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
             events.append((name, begin, end - begin, 20, arguments))
@@ -454,7 +470,7 @@ IN_FLIGHT = 4
 
 
 def _network_steps(
-    run: Run, job: Job_, rng: np.random.Generator
+    run: Run, job: TrainingJob, rng: np.random.Generator
 ) -> dict[int, list[dict[str, Any]]]:
     """Steps of each sender: slices of each message, one after another, timed to a microsecond."""
     tables = run.tables

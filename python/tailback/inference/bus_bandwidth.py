@@ -62,9 +62,9 @@ def bus_bandwidths(
     if any(each is None for each in took):
         return ()
     simulated = pl.DataFrame({f"expected_{k}": each for k, each in enumerate(took)})
-    rows = rows.join(
-        calls.select("call").with_columns(simulated), on="call"
-    ).with_columns(measured=(pl.col("leave_ps") - pl.col("enter_ps")).cast(pl.Float64))
+    rows = rows.join(calls.select("call").with_columns(simulated), on="call").with_columns(
+        measured=(pl.col("leave_ps") - pl.col("enter_ps")).cast(pl.Float64)
+    )
     columns = ["measured", *simulated.columns]
     each = rows.group_by("instance").agg(
         pl.col("name").first(),

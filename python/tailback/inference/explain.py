@@ -170,7 +170,7 @@ def add_evidence(
             measured,
             prepared.observed.program,
             prepared.fabric,
-            prepared.observed.node,
+            prepared.observed.node.astype(np.int64),
             (space.alone(best.machine, None, with_others=False), expected),
         ),
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),

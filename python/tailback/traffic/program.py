@@ -227,7 +227,8 @@ class Program:
     @property
     def separate_computations(self) -> NDArray[np.bool_]:
         """Whether each operation is a computation beside which nothing communicates, shape (M,)."""
-        return (self.kind == Op.COMPUTE) & (self.tag != OVERLAPPING)
+        separate: NDArray[np.bool_] = (self.kind == Op.COMPUTE) & (self.tag != OVERLAPPING)
+        return separate
 
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Bytes between each pair of ranks.

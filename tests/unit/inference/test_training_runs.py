@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tailback.evidence import MeasuredRun
@@ -64,8 +65,14 @@ def case(tmp_path: Path) -> Case:
 
 @pytest.mark.parametrize(
     ("call", "factor"),
-    [("ncclAllReduce", 1.5), ("ncclAllGather", 0.75), ("ncclReduceScatter", 0.75)]
-    + [("ncclAllToAll", 0.75), ("ncclBroadcast", 1.0), ("ncclReduce", 1.0)],
+    [
+        ("ncclAllReduce", 1.5),
+        ("ncclAllGather", 0.75),
+        ("ncclReduceScatter", 0.75),
+        ("ncclAllToAll", 0.75),
+        ("ncclBroadcast", 1.0),
+        ("ncclReduce", 1.0),
+    ],
 )
 def test_bus_factors_are_those_of_nccl_tests(call: str, factor: float) -> None:
     assert bus_factor(call, 4) == factor
@@ -75,7 +82,7 @@ def test_bus_bandwidth_excludes_waits_for_late_ranks(case: Case) -> None:
     job = case.prepared.observed
     run, slow = case.simulated(), case.simulated("n2[1]")
     (row,) = bus_bandwidths(
-        case.measured, job.program, case.prepared.fabric, job.node, (run, slow)
+        case.measured, job.program, case.prepared.fabric, job.node.astype(np.int64), (run, slow)
     )
     assert (row.call, row.n_ranks, row.n_hosts, row.count) == ("ncclAllReduce", 4, 4, 3)
     bus_bytes = 1.5 * (1 << 20)

@@ -40,10 +40,6 @@ _OPERATION: Final = {
 }
 """Call of MPI with the same dependencies between ranks."""
 
-_DURATIONS_ALONE: Final = (
-    "Only the times of collectives are recorded: of the time between them, what each rank computes "
-    "longer than the quickest is counted, and nothing else"
-)
 _ROOTED: Final = ("Broadcast", "Reduce", "Gather", "Scatter")
 
 
@@ -81,7 +77,7 @@ def record_calls(
     *,
     rooted: bool = True,
     not_recorded: str = "",
-    clocked: bool = True,
+    caveat: str = "",
     resolution_ns: int = 1,
     steps: Sequence[NetworkStep] = (),
 ) -> RecordedRun:
@@ -95,7 +91,8 @@ def record_calls(
         path: For errors.
         rooted: Whether the roots of calls are recorded.
         not_recorded: Ranks of which nothing is recorded, in words.
-        clocked: Whether times are those of clocks, not made from durations alone.
+        caveat: What the times lack if they are made from durations alone; empty for those of
+            clocks.
         resolution_ns: Resolution of the clocks.
         steps: Network steps of senders.
 
@@ -106,7 +103,8 @@ def record_calls(
     flat = [call for rank_calls in calls for call in rank_calls]
     rank = np.repeat(np.arange(len(calls)), [len(rank_calls) for rank_calls in calls])
     start, end = (
-        np.array([getattr(call, name) for call in flat], np.int64) for name in ("start_ns", "end_ns")
+        np.array([getattr(call, name) for call in flat], np.int64)
+        for name in ("start_ns", "end_ns")
     )
     # Computation before the first call counts, too.
     origin = min(call.start_ns - -(-call.before_ps // _NS) for call in (c[0] for c in calls if c))
@@ -150,13 +148,13 @@ def record_calls(
         end_ps=finish,
         system=[[(host, "node")] if host else [] for host in hosts],
         clock_offsets=np.zeros(len(calls), np.int64),
-        origin_unix_ns=origin if clocked else None,
+        origin_unix_ns=None if caveat else origin,
         notes=notes,
-        common_clock=_clocks(hosts) if clocked else np.zeros(len(calls), np.int64),
+        common_clock=np.zeros(len(calls), np.int64) if caveat else _clocks(hosts),
         overlapped_ps=np.array([call.overlapped_ps for call in flat], np.int64),
         idle_ps=idle if (idle >= 0).all() else None,
         not_recorded=not_recorded,
-        caveat="" if clocked else _DURATIONS_ALONE,
+        caveat=caveat,
         steps=_steps(steps, origin) if steps else None,
     )
 
@@ -248,10 +246,7 @@ def _collectives(
         comm=comm[row],
         rank=rank[row],
         root=np.array(
-            [
-                call.members[call.root] if rooted and call.call in _ROOTED else -1
-                for call in calls
-            ],
+            [call.members[call.root] if rooted and call.call in _ROOTED else -1 for call in calls],
             np.int64,
         ),
         start_call=row,
@@ -261,9 +256,7 @@ def _collectives(
     )
 
 
-def _transfers(
-    sides: Sides, flat: Sequence[RankCall], rank: Ints, comm: Ints
-) -> RecordedTransfers:
+def _transfers(sides: Sides, flat: Sequence[RankCall], rank: Ints, comm: Ints) -> RecordedTransfers:
     send, receive = (np.array([side[k] for side in sides], np.int64) for k in (0, 1))
     unknown = np.full(len(sides), -1, np.int64)
     return RecordedTransfers(

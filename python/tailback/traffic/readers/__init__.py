@@ -192,8 +192,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections, NCCL or its Inspector, or the "
-    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections, NCCL or "
+    "its Inspector, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TimedTraceReader", "TraceReader", "read_trace", "timed_reader"]

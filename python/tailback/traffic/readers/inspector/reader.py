@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from tailback.errors import TraceError
@@ -26,12 +27,11 @@ from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.inspector.records import (
     Record,
-    Records,
     notes_on_losses,
     read_records,
 )
 from tailback.traffic.readers.recorded_run import RecordedRun
-from tailback.units import counted
+from tailback.units import counted, percent
 
 CAPABILITIES = Capabilities(
     times="yes, of kernels with DUMP_VERBOSE; else of collectives alone",
@@ -75,12 +75,12 @@ class _World:
 
 @dataclass(frozen=True)
 class _Trace:
-    """All files of a run: ranks, calls of each, network steps, and notes."""
+    """All files of a run: ranks, calls of each, network steps, caveat without times, and notes."""
 
     world: _World
     calls: list[list[RankCall]]
     steps: list[NetworkStep]
-    timed: bool
+    caveat: str
     notes: list[str]
 
 
@@ -121,7 +121,12 @@ def read(path: Path) -> Program:
     between = sum(call.before_ps for each in trace.calls for call in each) // n
     return compile_gpu(
         GpuProgram(
-            path.name.split(".")[0], hosts, collectives, timeline, notes, RecordedTimes(spent, between)
+            path.name.split(".")[0],
+            hosts,
+            collectives,
+            timeline,
+            notes,
+            RecordedTimes(spent, between),
         )
     )
 
@@ -152,7 +157,7 @@ def record(path: Path) -> RecordedRun:
         world.hosts,
         path,
         rooted=False,
-        clocked=trace.timed,
+        caveat=trace.caveat,
         not_recorded=said,
         resolution_ns=1000,
         steps=trace.steps,
@@ -189,14 +194,20 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
     notes += world.notes
     calls = _calls(operations, world, notes)
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
+    caveat = ""
     if not timed:
-        calls = _synchronised(calls)
+        calls, irregular = _synchronised(calls)
+        caveat = (
+            "Only the times of collectives are recorded, and their shares are of these: what a "
+            "rank usually computes longer than the quickest is counted; irregular delays of "
+            f"ranks, {percent(irregular)}, are left out"
+        )
         notes.append(
             "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
         )
     calls = [_with_gaps(rank_calls) for rank_calls in calls]
     steps = _steps(records, world)
-    return _Trace(world, _with_rings(calls, steps, world), steps, timed, notes)
+    return _Trace(world, _with_rings(calls, steps, world), steps, caveat, notes)
 
 
 # --- ranks -------------------------------------------------------------------------------------
@@ -262,9 +273,9 @@ def _members(
                 for k, rank in enumerate(sorted(ranks)):
                     out[comm][rank] = order[(*process, k)]
     total = max(order.values()) + 1
-    for comm, ranks in out.items():
-        if -1 in ranks and len(ranks) >= total and all(r in (-1, k) for k, r in enumerate(ranks)):
-            out[comm] = list(range(len(ranks)))
+    for comm, world in out.items():
+        if -1 in world and len(world) >= total and all(r in (-1, k) for k, r in enumerate(world)):
+            out[comm] = list(range(len(world)))
     return {comm: tuple(ranks) for comm, ranks in out.items()}
 
 
@@ -397,40 +408,78 @@ def _choice(
     )
 
 
-def _synchronised(calls: list[list[RankCall]]) -> list[list[RankCall]]:
-    """Calls with durations only, each ended by all of its members at once, as early as possible."""
-    at = [0] * len(calls)
-    now = [1] * len(calls)
-    waiting: dict[object, dict[int, RankCall]] = defaultdict(dict)
-    present: dict[object, set[int]] = defaultdict(set)
+def _synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], float]:
+    """Calls with durations only on a common clock, as early as possible.
+
+    All members end a call at once, and it takes what the last to begin needs. What a rank usually
+    begins later than the first is computation before it. Irregular delays may be of any cause: they
+    are left out.
+
+    Returns:
+        The calls, and the time of irregular delays as a share of that in calls.
+    """
+    sides: dict[object, dict[int, RankCall]] = defaultdict(dict)
     for rank, rank_calls in enumerate(calls):
         for call in rank_calls:
-            present[call.key].add(rank)
+            sides[call.key][rank] = call
+    late: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for side in sides.values():
+        longest = max(-call.start_ns for call in side.values())
+        for rank, call in side.items():
+            late[_kind(rank, call)].append(longest + call.start_ns)
+    usual = {kind: round(median(delays)) for kind, delays in late.items()}
+    spent = regular = 0
+    now = [1] * len(calls)
+    at = [0] * len(calls)
     out: list[list[RankCall]] = [[] for _ in calls]
-    # A rank goes on once all who recorded its call have come to it.
-    ready = [rank for rank, rank_calls in enumerate(calls) if rank_calls]
-    stuck: list[int] = []
-    while ready or any(at[rank] < len(calls[rank]) for rank in range(len(calls))):
-        if not ready:
-            # Ranks recorded calls in another order: the first of them does not wait.
-            stuck = [rank for rank in range(len(calls)) if at[rank] < len(calls[rank])]
-            key = calls[stuck[0]][at[stuck[0]]].key
-            present[key] = set(waiting[key])
-            ready = [next(iter(present[key]))]
-        rank = ready.pop()
-        call = calls[rank][at[rank]]
-        waiting[call.key][rank] = call
-        if set(waiting[call.key]) < present[call.key]:
-            continue
-        side = waiting.pop(call.key)
-        end = max(now[member] - each.start_ns for member, each in side.items())
-        for member, each in side.items():
-            out[member].append(replace(each, start_ns=end + each.start_ns, end_ns=end))
-            now[member] = end
-            at[member] += 1
-            if at[member] < len(calls[member]):
-                ready.append(member)
-    return out
+    for key in _order(calls, sides):
+        side = sides[key]
+        delays = {rank: usual[_kind(rank, call)] for rank, call in side.items()}
+        first = min(delays.values())
+        start = max(now[rank] for rank in side)
+        took = min(-call.start_ns for call in side.values())
+        end = start + max(delays.values()) - first + took
+        spent += max(-call.start_ns for call in side.values())
+        regular += end - start
+        for rank, call in side.items():
+            out[rank].append(replace(call, start_ns=start + delays[rank] - first, end_ns=end))
+            now[rank], at[rank] = end, at[rank] + 1
+    return out, max(1.0 - regular / max(spent, 1), 0.0)
+
+
+def _kind(rank: int, call: RankCall) -> tuple[object, ...]:
+    """What calls of a rank have in common that repeat one another."""
+    return rank, call.communicator, call.call, call.nbytes, call.members
+
+
+def _order(
+    calls: list[list[RankCall]], sides: Mapping[object, Mapping[int, RankCall]]
+) -> Iterator[object]:
+    """Order of the collectives; where ranks differ, the first rank's is taken."""
+    at = [0] * len(calls)
+    done: set[object] = set()
+    arrived: Counter[object] = Counter()
+    ready: list[object] = []
+
+    def advance(rank: int) -> None:
+        while at[rank] < len(calls[rank]) and calls[rank][at[rank]].key in done:
+            at[rank] += 1
+        if at[rank] < len(calls[rank]):
+            key = calls[rank][at[rank]].key
+            arrived[key] += 1
+            if arrived[key] == len(sides[key]):
+                ready.append(key)
+
+    for rank in range(len(calls)):
+        advance(rank)
+    for _ in range(len(sides)):
+        waiting = (rank for rank in range(len(calls)) if at[rank] < len(calls[rank]))
+        key = ready.pop(0) if ready else calls[rank := next(waiting)][at[rank]].key
+        done.add(key)
+        yield key
+        for rank in sides[key]:
+            if at[rank] < len(calls[rank]) and calls[rank][at[rank]].key == key:
+                advance(rank)
 
 
 def _with_gaps(calls: Sequence[RankCall]) -> list[RankCall]:
@@ -493,7 +542,8 @@ def _steps(records: Sequence[Record], world: _World) -> list[NetworkStep]:
                 size = record.integer("trans_size_bytes", 0, step)
                 channel = record.integer("channel_id", 0)
                 key = (record.comm.id, record.integer("parent_sn", 0))
-                out.append(NetworkStep(*ends, channel, size, *(t * 1000 for t in at), key))
+                begun, ready, granted, done = (t * 1000 for t in at)
+                out.append(NetworkStep(*ends, channel, size, begun, ready, granted, done, key))
     return out
 
 

@@ -140,7 +140,9 @@ def notes_on_losses(files: list[Records]) -> list[str]:
         if total:
             remedy = "" if "pxn" in key else f": raise {_RINGS}"
             notes.append(f"the plugin dropped {total:,} {what}{remedy}")
-    orphans, missing = (sum(getattr(each, name) for each in files) for name in ("orphans", "missing"))
+    orphans, missing = (
+        sum(getattr(each, name) for each in files) for name in ("orphans", "missing")
+    )
     if orphans:
         notes.append(
             f"{counted(orphans, 'record')} without the marker that names their communicator "
