@@ -550,8 +550,8 @@ def diagnose(folder: Path, *, counters: bool) -> dict[str, Any]:
         command += ["--fabric", str(net), "--out", str(out), "--quiet"]
         if counters:
             path = folder / "counters"
-            whole = (path / "collection.json").exists()
-            for file in [path] if whole else sorted(path.iterdir()):
+            is_collection = (path / "collection.json").exists()
+            for file in [path] if is_collection else sorted(path.iterdir()):
                 command += ["--counters", str(file)]
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S

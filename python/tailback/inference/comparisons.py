@@ -202,7 +202,7 @@ def _simulated_sends(profile: SendProfile, run: Run) -> SendProfile | None:
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class NetworkStepTimes:
     """Network time of the steps of collectives, by sender and receiver.
 
     Attributes:
@@ -237,10 +237,10 @@ class StepTimes:
         simulated = self._scaled(self.profile.of_run(run))
         return _parts(self.profile.count, self.profile.quantiles_ps, simulated)
 
-    def to(self, run: Run) -> StepTimes | None:
+    def to(self, run: Run) -> NetworkStepTimes | None:
         """The same with the times of a simulation in place of the measured ones."""
         simulated = self.profile.with_times_of(run)
-        return None if simulated is None else StepTimes(simulated)
+        return None if simulated is None else NetworkStepTimes(simulated)
 
 
 @dataclass(frozen=True)

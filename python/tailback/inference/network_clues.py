@@ -25,11 +25,11 @@ from tailback.inference.comparisons import (
     Comparisons,
     EvidenceComparison,
     LinkSamples,
+    NetworkStepTimes,
     PortBytes,
     PortStalls,
     SendSpread,
     SendTimes,
-    StepTimes,
     stall_error_ps,
 )
 from tailback.inference.evidence import NetworkEvidence
@@ -255,7 +255,7 @@ def comparisons(
     if sends is not None:
         out += [SendTimes(sends), SendSpread(sends)]
     steps = step_profile(measured.tables, run)
-    out += [] if steps is None else [StepTimes(steps)]
+    out += [] if steps is None else [NetworkStepTimes(steps)]
     counters = evidence.counters
     if counters is not None and not counters.lossy:
         elapsed = modelled_part_ps(measured)

@@ -14,7 +14,7 @@ from tailback.evidence.step_times import step_profile
 from tailback.fabric.degraded import degrade
 from tailback.inference import measured_wording as wording
 from tailback.inference.bus_bandwidth import bus_bandwidths, bus_factor
-from tailback.inference.comparisons import StepTimes
+from tailback.inference.comparisons import NetworkStepTimes
 from tailback.inference.measured_run import measured_run
 from tailback.run.run import Run
 from tailback.scenario.model import Degraded
@@ -96,7 +96,7 @@ def test_network_steps_tell_slow_connection(case: Case) -> None:
     healthy = case.simulated()
     profile = step_profile(case.measured.tables, healthy)
     assert profile is not None
-    compare = StepTimes(profile)
+    compare = NetworkStepTimes(profile)
     misfits = {f"n{k}": compare(case.simulated(f"n{k}[1]")) for k in range(4)}
     without = compare(healthy)
     assert without is not None

@@ -33,7 +33,7 @@ _AGAIN: Final = "the file is damaged: copy it again or record it again"
 
 
 @dataclass(frozen=True)
-class Communicator:
+class CommunicatorRank:
     """A communicator as one of its ranks names it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Record:
         line: Line of the file, from 1.
     """
 
-    comm: Communicator
+    comm: CommunicatorRank
     process: tuple[str, int]
     dumped_us: int
     kind: str
@@ -77,14 +77,14 @@ class Record:
 
 
 @dataclass
-class Records:
+class InspectorFile:
     """The records of a file.
 
     Attributes:
         records: In the order of the file.
         dropped: Largest count of what the plugin dropped, by communicator (or process) and kind.
-        orphans: Records without a communicator, as the marker before them is missing.
-        missing: Records that markers count and the file lacks.
+        orphans: InspectorFile without a communicator, as the marker before them is missing.
+        missing: InspectorFile that markers count and the file lacks.
         cut: Whether the last line is cut short.
     """
 
@@ -95,42 +95,42 @@ class Records:
     cut: bool = False
 
 
-def read_records(file: Path) -> Records:
+def read_records(file: Path) -> InspectorFile:
     """Read a file of Inspector.
 
     Raises:
         TraceError: A line is no JSON, or a value is impossible.
     """
-    out = Records()
-    context: tuple[Communicator, tuple[str, int], int] | None = None
+    out = InspectorFile()
+    context: tuple[CommunicatorRank, tuple[str, int], int] | None = None
     remaining = 0
     for line, entry in _objects(file, out):
         stats = entry.get("dump_stats")
         if "header" in entry and "metadata" in entry:
-            own = _context(entry, file, line)
+            source = _context(entry, file, line)
             if isinstance(stats, dict):
                 out.missing += remaining
-                _count_drops(out, own, stats, file, line)
+                _count_drops(out, source, stats, file, line)
                 context, remaining = None, 0
                 if not _has_own_headers(entry["metadata"]):
                     keys = ("coll_records", "p2p_records", "proxy_records")
-                    context = own
+                    context = source
                     remaining = sum(_integer(stats, key, file, line, 0) for key in keys)
                 continue
         elif context is not None and remaining:
-            own = context
+            source = context
             remaining -= 1
         else:
             out.orphans += 1
             continue
         for kind in _BODIES:
             if isinstance(entry.get(kind), dict):
-                out.records.append(Record(*own, kind, entry[kind], file, line))
+                out.records.append(Record(*source, kind, entry[kind], file, line))
     out.missing += remaining
     return out
 
 
-def notes_on_losses(files: list[Records]) -> list[str]:
+def notes_on_losses(files: list[InspectorFile]) -> list[str]:
     """A line for everything that the plugin dropped, or that files lack."""
     notes = []
     for key, what in _DROPS.items():
@@ -156,7 +156,7 @@ def notes_on_losses(files: list[Records]) -> list[str]:
     return notes
 
 
-def _objects(file: Path, out: Records) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(file: Path, out: InspectorFile) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file, one a line, with the number of the line."""
     lines = content(file, TraceError, TRACE_MEMORY).split(b"\n")
     last = max((k for k, text in enumerate(lines) if text.strip()), default=-1)
@@ -179,14 +179,14 @@ def _objects(file: Path, out: Records) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _has_own_headers(metadata: Any) -> bool:
-    """Whether records of this version have headers of their own."""
+    """Whether records of this version have headers of their source."""
     version = str(metadata.get("inspector_output_format_version", ""))
     return version in ("v4.0", "v4.1", "v4.2")
 
 
 def _context(
     entry: dict[str, Any], file: Path, line: int
-) -> tuple[Communicator, tuple[str, int], int]:
+) -> tuple[CommunicatorRank, tuple[str, int], int]:
     header, metadata = entry["header"], entry["metadata"]
     if not isinstance(header, dict) or not isinstance(metadata, dict):
         raise _wrong(file, line, "header and metadata are no objects")
@@ -194,7 +194,7 @@ def _context(
     n_ranks, rank = (_integer(header, key, file, line) for key in ("n_ranks", "rank"))
     if rank >= n_ranks or n_ranks > _MAX_RANKS:
         raise _wrong(file, line, f"rank {rank:,} of {n_ranks:,}")
-    comm = Communicator(
+    comm = CommunicatorRank(
         str(header.get("id", ""))[:80], "" if name == "unknown" else name[:80], rank, n_ranks
     )
     process = host[:255], _integer(metadata, "pid", file, line, 0)
@@ -202,15 +202,15 @@ def _context(
 
 
 def _count_drops(
-    out: Records,
-    own: tuple[Communicator, tuple[str, int], int],
+    out: InspectorFile,
+    source: tuple[CommunicatorRank, tuple[str, int], int],
     stats: Mapping[str, Any],
     file: Path,
     line: int,
 ) -> None:
     for key in _DROPS:
         # Skips of PXN are counted once for the process, and repeated by every communicator.
-        subject = own[1] if "process" in key else (own[0].id, own[0].rank)
+        subject = source[1] if "process" in key else (source[0].id, source[0].rank)
         number = _integer(stats, key, file, line, 0)
         if number:
             out.dropped[subject, key] = max(out.dropped.get((subject, key), 0), number)
