@@ -70,6 +70,9 @@ LEAST_COST = 0.08
 START_PS = 15 * 10**9
 """When the job begins: counters are read before, too."""
 
+LOCAL_RATE = "1200 Gb/s"
+"""Rate between the accelerators of a host."""
+
 ATTEMPTS = 12
 TIMEOUT_S = 600
 _ACCEPTED_AS_HEALTHY = ("healthy", "none", "adapter", "injection")
@@ -202,8 +205,9 @@ def _reality(
     shape = FatTree(hosts_per_leaf=per_leaf, leaves=leaves, aggregation=spines)
     file = folder / "fabric.ibnetdiscover"
     fabric = Machine(shape, "4x", "EDR").write(file)
-    n = int(rng.integers(6, fabric.n_hosts - 2))
-    node = np.sort(rng.choice(fabric.n_hosts, n, replace=False)).astype(np.uint32)
+    hosts = np.sort(rng.choice(fabric.n_hosts, int(rng.integers(6, fabric.n_hosts - 2)), False))
+    each = int(rng.choice([1, 1, 2, 4]))
+    node, n = np.repeat(hosts, each).astype(np.uint32), each * len(hosts)
     job = _job(rng, node, form)
     engine = {
         "routing": "adaptive",
@@ -211,6 +215,7 @@ def _reality(
         "buffer": f"{int(rng.choice([128, 256, 512]))} KiB",
         "switch_delay": f"{int(rng.integers(150, 500))} ns",
         "injection": "round-robin",
+        "local_rate": LOCAL_RATE,
     }
     reality = Reality(fabric, file, job, job, engine, float(rng.uniform(0.93, 1.0)))
     subject = None
@@ -236,9 +241,9 @@ def _reality(
         subject = fabric.vertex_name(int(fabric.link_src[link]))
     elif kind == "bad_order":
         # The ring goes from leaf to leaf with every hop.
-        turn = np.argsort(fabric.node_switch[node], kind="stable")
+        turn = np.argsort(fabric.node_switch[hosts], kind="stable")
         order = np.concatenate([turn[k::per_leaf] for k in range(per_leaf)])
-        reality.slow_job = replace(job, node=node[order])
+        reality.slow_job = replace(job, node=np.repeat(hosts[order], each).astype(np.uint32))
     elif kind == "other_job":
         free = [host for host in range(fabric.n_hosts) if host not in node]
         pairs = free[: len(free) // 2 * 2]
@@ -480,6 +485,8 @@ def _network_steps(
         phase = labels[row["label"]]
         if row["src_rank"] >= len(job.node) or not phase.startswith("c"):
             continue
+        if job.node[row["src_rank"]] == job.node[row["dst_rank"]]:
+            continue  # Within a host the accelerators exchange data themselves.
         mine = out.setdefault(row["src_rank"], [])
         slices = max(-(-row["size_bytes"] // SLICE_BYTES), 1)
         each = (row["arrival_ps"] - row["post_ps"]) / slices
@@ -545,6 +552,7 @@ def diagnose(folder: Path, *, counters: bool) -> dict[str, Any]:
             'name = "net"\n[fabric]\nfile = "fabric.ibnetdiscover"\n'
             '[[job]]\nname = "x"\npattern = { kind = "ring" }\n'
             '[engine]\npacket = "16 KiB"\nrouting = "adaptive"\n'
+            f'local_rate = "{LOCAL_RATE}"\n'
         )
         command = [sys.executable, "-m", "tailback", "diagnose", str(folder / "trace")]
         command += ["--fabric", str(net), "--out", str(out), "--quiet"]
