@@ -184,7 +184,8 @@ class Program:
             NCCL collectives or has been edited.
         port_gbps: Rate of the port of each rank to the others of its host, Gb/s, if the recording
             states it.
-        hosts: Name of the host of each rank; empty unless a recording without times names it.
+        hosts: Name of the host of each rank; empty unless a recording without times, or of
+            accelerators, names it.
     """
 
     name: str

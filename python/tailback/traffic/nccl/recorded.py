@@ -25,7 +25,7 @@ from tailback.traffic.readers.recorded_run import (
     RecordedTransfers,
 )
 from tailback.traffic.readers.timed_posts import calls_alone
-from tailback.units import LONGEST_PS, counted, format_bytes
+from tailback.units import LONGEST_PS, counted, format_bytes, percent
 
 _NS: Final = 1000
 _OPERATION: Final = {
@@ -77,7 +77,7 @@ def record_calls(
     *,
     rooted: bool = True,
     not_recorded: str = "",
-    caveat: str = "",
+    durations_only: str = "",
     resolution_ns: int = 1,
     steps: Sequence[NetworkStep] = (),
 ) -> RecordedRun:
@@ -91,8 +91,8 @@ def record_calls(
         path: For errors.
         rooted: Whether the roots of calls are recorded.
         not_recorded: Ranks of which nothing is recorded, in words.
-        caveat: What the times lack if they are made from durations alone; empty for those of
-            clocks.
+        durations_only: What the times lack, as a sentence without a full stop, if they are made
+            from durations alone; empty for those of clocks.
         resolution_ns: Resolution of the clocks.
         steps: Network steps of senders.
 
@@ -148,13 +148,13 @@ def record_calls(
         end_ps=finish,
         system=[[(host, "node")] if host else [] for host in hosts],
         clock_offsets=np.zeros(len(calls), np.int64),
-        origin_unix_ns=None if caveat else origin,
+        origin_unix_ns=None if durations_only else origin,
         notes=notes,
-        common_clock=np.zeros(len(calls), np.int64) if caveat else _clocks(hosts),
+        common_clock=np.zeros(len(calls), np.int64) if durations_only else _clocks(hosts),
         overlapped_ps=np.array([call.overlapped_ps for call in flat], np.int64),
         idle_ps=idle if (idle >= 0).all() else None,
         not_recorded=not_recorded,
-        caveat=caveat,
+        caveat=". ".join(filter(None, (_alone(calls, after_ps, not_recorded), durations_only))),
         steps=_steps(steps, origin) if steps else None,
     )
 
@@ -275,17 +275,19 @@ def _transfers(sides: Sides, flat: Sequence[RankCall], rank: Ints, comm: Ints) -
     )
 
 
-def note_on_one_side(calls: Sequence[RankCall], total_ps: int, rank: int) -> str:
-    """What the calls of a single rank tell without those of its partners.
+def _alone(
+    all_calls: Sequence[Sequence[RankCall]], after_ps: Sequence[int], not_recorded: str
+) -> str:
+    """What the first recorded rank tells without the ranks that are not; empty if all are recorded.
 
     The quickest repetition of a call bounds its transfer from above; what others take longer is a
     wait for a partner, other traffic or noise.
-
-    Args:
-        calls: Calls of the rank.
-        total_ps: Time of the rank.
-        rank: Its number.
     """
+    if not not_recorded:
+        return ""
+    rank = next(rank for rank, rank_calls in enumerate(all_calls) if rank_calls)
+    calls = all_calls[rank]
+    computed = sum(call.before_ps + call.overlapped_ps for call in calls) + after_ps[rank]
     spent = sum((call.end_ns - call.start_ns) * _NS for call in calls)
     exposed = spent - sum(call.overlapped_ps for call in calls)
     shape = [(call.call, call.nbytes, call.members) for call in calls]
@@ -298,14 +300,15 @@ def note_on_one_side(calls: Sequence[RankCall], total_ps: int, rank: int) -> str
         for key, call in zip(shape, calls, strict=True)
     )
     compared = sum(repeated[key] > 1 for key in shape)
-    share = 100 / max(total_ps, 1)
+    total_ps = max(computed + exposed, 1)
     text = (
-        f"rank {rank} spends {share * spent:.0f} % of its time in NCCL, {share * exposed:.0f} % "
-        "beside which it computes nothing"
+        f"Rank {rank} alone shows {percent(spent / total_ps)} of its time in NCCL, "
+        f"{percent(exposed / total_ps)} without computation beside it: transfers and waits for "
+        "other ranks, which it cannot tell apart"
     )
     if not compared:
         return text
     return (
-        f"{text}; {share * longer:.0f} % is beyond the quickest call of the same kind and size, "
-        "so no transfer at full rate"
+        f"{text}; {percent(longer / total_ps)} is beyond the quickest call of its kind and size, "
+        "so not needed by the transfers"
     )

@@ -21,7 +21,7 @@ from tailback.errors import TraceError
 from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
-from tailback.traffic.nccl.recorded import NetworkStep, note_on_one_side, record_calls
+from tailback.traffic.nccl.recorded import NetworkStep, record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
@@ -63,6 +63,7 @@ class _World:
         rank_of: World rank of each process and device.
         members: World ranks of each communicator, in its order; -1 where unknown.
         recorded: Ranks of which something is recorded.
+        per_host: Ranks of a host, on average.
         notes: What was assumed.
     """
 
@@ -70,17 +71,18 @@ class _World:
     rank_of: dict[tuple[str, int, int], int]
     members: dict[str, tuple[int, ...]]
     recorded: list[int]
+    per_host: int
     notes: list[str]
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """All files of a run: ranks, calls of each, network steps, caveat without times, and notes."""
+    """All files of a run: ranks, calls of each, network steps, what the times lack, and notes."""
 
     world: _World
     calls: list[list[RankCall]]
     steps: list[NetworkStep]
-    caveat: str
+    durations_only: str
     notes: list[str]
 
 
@@ -115,11 +117,13 @@ def read(path: Path) -> Program:
             "holds no collective that all of its ranks recorded", file=path, remedy=_SET
         )
     number: dict[str, int] = {}
-    hosts = [number.setdefault(host or f"\0{k}", len(number)) for k, host in enumerate(world.hosts)]
+    hosts = [number.setdefault(host, len(number)) for host in world.hosts]
+    if not all(world.hosts):
+        hosts = [rank // world.per_host for rank in range(len(world.hosts))]
     n = max(len(world.recorded), 1)
     spent = sum(call.end_ns - call.start_ns for each in trace.calls for call in each) * 1000 // n
     between = sum(call.before_ps for each in trace.calls for call in each) // n
-    return compile_gpu(
+    program = compile_gpu(
         GpuProgram(
             path.name.split(".")[0],
             hosts,
@@ -129,6 +133,8 @@ def read(path: Path) -> Program:
             RecordedTimes(spent, between),
         )
     )
+    program.hosts = tuple(world.hosts) if all(world.hosts) else ()
+    return program
 
 
 def has_times(path: Path) -> bool:
@@ -145,20 +151,14 @@ def record(path: Path) -> RecordedRun:
     trace = _load(path)
     world = trace.world
     missing = len(world.hosts) - len(world.recorded)
-    said = ""
-    if missing:
-        rank = world.recorded[0]
-        mine = trace.calls[rank]
-        total = sum(call.before_ps + (call.end_ns - call.start_ns) * 1000 for call in mine)
-        said = f"{missing} of {len(world.hosts)} ranks ({note_on_one_side(mine, total, rank)})"
     return record_calls(
         trace.calls,
         [0] * len(trace.calls),
         world.hosts,
         path,
         rooted=False,
-        caveat=trace.caveat,
-        not_recorded=said,
+        durations_only=trace.durations_only,
+        not_recorded=f"{missing} of {len(world.hosts)} ranks" if missing else "",
         resolution_ns=1000,
         steps=trace.steps,
     )
@@ -194,10 +194,10 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
     notes += world.notes
     calls = _calls(operations, world, notes)
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
-    caveat = ""
+    durations_only = ""
     if not timed:
         calls, irregular = _synchronised(calls)
-        caveat = (
+        durations_only = (
             "Only the times of collectives are recorded, and their shares are of these: what a "
             "rank usually computes longer than the quickest is counted; irregular delays of "
             f"ranks, {percent(irregular)}, are left out"
@@ -207,7 +207,7 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
         )
     calls = [_with_gaps(rank_calls) for rank_calls in calls]
     steps = _steps(records, world)
-    return _Trace(world, _with_rings(calls, steps, world), steps, caveat, notes)
+    return _Trace(world, _with_rings(calls, steps, world), steps, durations_only, notes)
 
 
 # --- ranks -------------------------------------------------------------------------------------
@@ -255,7 +255,8 @@ def _find_world(records: Sequence[Record]) -> _World:
     for slot, rank in order.items():
         hosts[rank] = slot[0]
     members = _members(in_process, devices, size, order)
-    return _World(hosts, order, members, sorted(order.values()), notes)
+    per_host = max(record.comm.n_ranks // max(record.comm.n_hosts, 1) for record in records)
+    return _World(hosts, order, members, sorted(order.values()), max(per_host, 1), notes)
 
 
 def _members(

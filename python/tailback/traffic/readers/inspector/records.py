@@ -41,12 +41,14 @@ class CommunicatorRank:
         name: Its name; empty if it has none.
         rank: This rank in it.
         n_ranks: Number of its ranks.
+        n_hosts: Number of their hosts, 0 if unknown.
     """
 
     id: str
     name: str
     rank: int
     n_ranks: int
+    n_hosts: int
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,11 @@ def _context(
     if rank >= n_ranks or n_ranks > _MAX_RANKS:
         raise _wrong(file, line, f"rank {rank:,} of {n_ranks:,}")
     comm = CommunicatorRank(
-        str(header.get("id", ""))[:80], "" if name == "unknown" else name[:80], rank, n_ranks
+        str(header.get("id", ""))[:80],
+        "" if name == "unknown" else name[:80],
+        rank,
+        n_ranks,
+        _integer(header, "nnodes", file, line, 0),
     )
     process = host[:255], _integer(metadata, "pid", file, line, 0)
     return comm, process, _integer(metadata, "dump_timestamp_us", file, line, 0)

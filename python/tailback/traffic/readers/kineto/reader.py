@@ -20,7 +20,7 @@ from tailback.errors import TraceError
 from tailback.io.delimited import KEYS_NAMED, not_used
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
-from tailback.traffic.nccl.recorded import note_on_one_side, record_calls
+from tailback.traffic.nccl.recorded import record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
@@ -88,7 +88,7 @@ def read(path: Path) -> Program:
     hosts = [rank // ranks[0].devices for rank in range(world)]
     calls_ps = sum(trace.calls_ps for trace in ranks) // world
     between_ps = sum(trace.between_ps for trace in ranks) // world
-    return compile_gpu(
+    program = compile_gpu(
         GpuProgram(
             folder.name if path.is_dir() else path.name.split(".")[0],
             hosts,
@@ -99,6 +99,9 @@ def read(path: Path) -> Program:
             log.port_gbps,
         )
     )
+    named = _hosts(traces, world)
+    program.hosts = tuple(named) if all(named) else ()
+    return program
 
 
 def has_times(path: Path) -> bool:
@@ -139,12 +142,8 @@ def _hosts(traces: Mapping[int, RankTrace], world: int) -> list[str]:
 
 
 def _not_recorded(traces: Mapping[int, RankTrace], world: int) -> str:
-    """Which part of the ranks has no trace, and what the first of the others tells alone."""
-    if len(traces) == world:
-        return ""
-    first = traces[min(traces)]
-    alone = note_on_one_side(first.calls, first.calls_ps + first.between_ps, first.rank)
-    return f"{world - len(traces)} of {world} ranks ({alone})"
+    """Which part of the ranks has no trace; empty if all have one."""
+    return f"{world - len(traces)} of {world} ranks" if len(traces) < world else ""
 
 
 def _traces(path: Path) -> tuple[dict[int, RankTrace], int]:
