@@ -132,3 +132,25 @@ def test_damage_names_its_line(old: str, new: str, place: str, tmp_path: Path) -
         read_trace(tmp_path)
     assert (caught.value.file, caught.value.place) == (file, place)
     assert caught.value.remedy
+
+
+def test_time_around_unrecorded_collectives_is_open(tmp_path: Path) -> None:
+    """Collective 2 is not recorded: small if nothing was dropped, else of any size."""
+    entries = [all_reduce(1, 0, 50), all_reduce(3, 150, 200), all_reduce(4, 250, 300)]
+    for dropped, part in ((0, "computation"), (1, "not_recorded")):
+        folder = tmp_path / str(dropped)
+        folder.mkdir()
+        parts = measure(write(folder, entries, entries, coll_dropped_total=dropped)).measured.parts
+        times = {each.name: each.ps for each in parts}
+        assert times[part] == (150 if not dropped else 100) * 10**6
+        notes = " ".join(read_trace(folder).notes)
+        assert "up to 1 collectives of a rank between others are not recorded" in notes
+
+
+def test_files_without_metadata_are_processes(tmp_path: Path) -> None:
+    """As plugins of other makers write them, with fractions of microseconds."""
+    for rank in range(2):
+        body = untimed(all_reduce(1, 0, 50.4))
+        line = {"header": {"rank": rank, "n_ranks": 2}, **body}
+        (tmp_path / f"{rank}.jsonl").write_text(json.dumps(line) + "\n")
+    assert (recorded(tmp_path).calls.leave_ps // 10**6).tolist() == [50, 50]

@@ -26,6 +26,8 @@ class RankCall:
         overlapped_ps: Computation that overlapped with it.
         start_ns: When it began, by the clock of the rank; 0 without times.
         end_ns: When it ended, by the clock of the rank; 0 without times.
+        unrecorded_before: Whether calls before it, since the previous one, are not recorded: then
+            the time between them is not all computation.
         launched_ns: When the host launched it, by the clock of the rank; 0 if unknown.
         idle_ps: Part of ``before_ps`` in which the accelerator had nothing to do, because the host
             had launched nothing; -1 if unknown.
@@ -46,6 +48,7 @@ class RankCall:
     overlapped_ps: int = 0
     start_ns: int = 0
     end_ns: int = 0
+    unrecorded_before: bool = False
     launched_ns: int = 0
     idle_ps: int = -1
     root: int = 0

@@ -100,6 +100,9 @@ def record_calls(
         TraceError: The times span too long.
     """
     notes: list[str] = []
+    recorded = next(rank for rank, rank_calls in enumerate(calls) if rank_calls)
+    alone = single_rank_shows(recorded, calls[recorded], after_ps[recorded])
+    alone = alone if not_recorded else ""
     flat = [call for rank_calls in calls for call in rank_calls]
     rank = np.repeat(np.arange(len(calls)), [len(rank_calls) for rank_calls in calls])
     start, end = (
@@ -141,7 +144,11 @@ def record_calls(
         paths=paths,
         innermost=paths,
         comms={k: name for name, k in groups.items()},
-        calls=replace(table, path=path_of),
+        calls=replace(
+            table,
+            path=path_of,
+            paused=np.array([call.unrecorded_before for call in flat], np.bool_),
+        ),
         transfers=_transfers(side_transfers, flat, rank, comm),
         collectives=_collectives(side_calls, flat, rank, comm, rooted=rooted),
         start_ps=begin,
@@ -154,7 +161,7 @@ def record_calls(
         overlapped_ps=np.array([call.overlapped_ps for call in flat], np.int64),
         idle_ps=idle if (idle >= 0).all() else None,
         not_recorded=not_recorded,
-        caveat=". ".join(filter(None, (_alone(calls, after_ps, not_recorded), durations_only))),
+        caveat=". ".join(filter(None, (alone, durations_only))),
         steps=_steps(steps, origin) if steps else None,
     )
 
@@ -275,19 +282,18 @@ def _transfers(sides: Sides, flat: Sequence[RankCall], rank: Ints, comm: Ints) -
     )
 
 
-def _alone(
-    all_calls: Sequence[Sequence[RankCall]], after_ps: Sequence[int], not_recorded: str
-) -> str:
-    """What the first recorded rank tells without the ranks that are not; empty if all are recorded.
+def single_rank_shows(rank: int, calls: Sequence[RankCall], after_ps: int) -> str:
+    """What a rank tells without its partners, as a sentence without a full stop.
 
     The quickest repetition of a call bounds its transfer from above; what others take longer is a
     wait for a partner, other traffic or noise.
+
+    Args:
+        rank: Its number.
+        calls: Its calls.
+        after_ps: Its computation after them.
     """
-    if not not_recorded:
-        return ""
-    rank = next(rank for rank, rank_calls in enumerate(all_calls) if rank_calls)
-    calls = all_calls[rank]
-    computed = sum(call.before_ps + call.overlapped_ps for call in calls) + after_ps[rank]
+    computed = sum(call.before_ps + call.overlapped_ps for call in calls) + after_ps
     spent = sum((call.end_ns - call.start_ns) * _NS for call in calls)
     exposed = spent - sum(call.overlapped_ps for call in calls)
     shape = [(call.call, call.nbytes, call.members) for call in calls]

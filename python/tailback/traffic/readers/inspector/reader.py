@@ -205,7 +205,13 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
         notes.append(
             "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
         )
-    calls = [_with_gaps(rank_calls) for rank_calls in calls]
+    complete = all(each.counts_drops for each in read_files) and not any(
+        key == "coll_dropped_total" for each in read_files for _, key in each.dropped
+    )
+    calls = [
+        _with_gaps(rank_calls, complete=complete or bool(durations_only)) for rank_calls in calls
+    ]
+    notes += _notes_on_gaps(calls, complete=complete)
     steps = _steps(records, world)
     return _Trace(world, _with_rings(calls, steps, world), steps, durations_only, notes)
 
@@ -483,17 +489,54 @@ def _order(
                 advance(rank)
 
 
-def _with_gaps(calls: Sequence[RankCall]) -> list[RankCall]:
-    """Calls of a rank with the time before each, and what of it the host had launched nothing."""
+def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:
+    """Calls of a rank with the time before each, and what of it the host had launched nothing.
+
+    Args:
+        calls: The calls.
+        complete: Whether calls that are not recorded are too small to take time.
+    """
     out = []
     at = calls[0].start_ns if calls else 0
-    for call in calls:
+    last = _last_numbers(calls)
+    for call, skipped in zip(calls, last, strict=True):
         start = max(call.start_ns, at)
         gap = start - at
         idle = min(max(call.launched_ns - at, 0), gap) * 1000 if call.launched_ns else -1
-        out.append(replace(call, before_ps=gap * 1000, idle_ps=idle))
+        unrecorded = bool(skipped) and not complete
+        # A picosecond, so that the program computes where the trace has a gap.
+        before = min(gap, 1) if unrecorded else gap * 1000
+        out.append(replace(call, before_ps=before, idle_ps=idle, unrecorded_before=unrecorded))
         at = max(call.end_ns, at)
     return out
+
+
+def _last_numbers(calls: Sequence[RankCall]) -> list[int]:
+    """How many numbers each collective skips since the previous one of its communicator."""
+    last: dict[str, int] = {}
+    out = []
+    for call in calls:
+        comm, number = call.key[0], call.key[-1]  # type: ignore[index]
+        skipped = 0
+        if call.call != "SendRecv":
+            skipped = max(number - last.get(comm, number - 1) - 1, 0)
+            last[comm] = number
+        out.append(skipped)
+    return out
+
+
+def _notes_on_gaps(calls: Sequence[Sequence[RankCall]], *, complete: bool) -> list[str]:
+    """What the numbers of collectives say of those that are not recorded."""
+    most = max((sum(_last_numbers(rank_calls)) for rank_calls in calls), default=0)
+    if not most:
+        return []
+    why = (
+        "they are smaller than NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES, and their time counts as "
+        "computation"
+        if complete
+        else "the time around them is not explained"
+    )
+    return [f"up to {most:,} collectives of a rank between others are not recorded: {why}"]
 
 
 def _with_missing(trace: _Trace, notes: list[str]) -> list[list[RankCall]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,6 +89,7 @@ class InspectorFile:
         orphans: InspectorFile without a communicator, as the marker before them is missing.
         missing: InspectorFile that markers count and the file lacks.
         cut: Whether the last line is cut short.
+        counts_drops: Whether it counts what the plugin dropped, from v4.1 on.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -95,6 +97,7 @@ class InspectorFile:
     orphans: int = 0
     missing: int = 0
     cut: bool = False
+    counts_drops: bool = False
 
 
 def read_records(file: Path) -> InspectorFile:
@@ -108,13 +111,14 @@ def read_records(file: Path) -> InspectorFile:
     remaining = 0
     for line, entry in _objects(file, out):
         stats = entry.get("dump_stats")
-        if "header" in entry and "metadata" in entry:
+        if "header" in entry:
             source = _context(entry, file, line)
             if isinstance(stats, dict):
                 out.missing += remaining
                 _count_drops(out, source, stats, file, line)
                 context, remaining = None, 0
-                if not _has_own_headers(entry["metadata"]):
+                out.counts_drops = True
+                if not _has_own_headers(entry.get("metadata")):
                     keys = ("coll_records", "p2p_records", "proxy_records")
                     context = source
                     remaining = sum(_integer(stats, key, file, line, 0) for key in keys)
@@ -182,17 +186,19 @@ def _objects(file: Path, out: InspectorFile) -> Iterator[tuple[int, dict[str, An
 
 def _has_own_headers(metadata: Any) -> bool:
     """Whether records of this version have headers of their source."""
-    version = str(metadata.get("inspector_output_format_version", ""))
+    version = metadata.get("inspector_output_format_version") if metadata else ""
     return version in ("v4.0", "v4.1", "v4.2")
 
 
 def _context(
     entry: dict[str, Any], file: Path, line: int
 ) -> tuple[CommunicatorRank, tuple[str, int], int]:
-    header, metadata = entry["header"], entry["metadata"]
+    header, metadata = entry["header"], entry.get("metadata", {})
     if not isinstance(header, dict) or not isinstance(metadata, dict):
         raise _wrong(file, line, "header and metadata are no objects")
-    name, host = str(header.get("comm_name", "")), str(metadata.get("hostname", ""))
+    name = str(header.get("comm_name", ""))
+    # Plugins that write the same without metadata have one file a process, too.
+    host = str(metadata.get("hostname", "") or file.name)
     n_ranks, rank = (_integer(header, key, file, line) for key in ("n_ranks", "rank"))
     if rank >= n_ranks or n_ranks > _MAX_RANKS:
         raise _wrong(file, line, f"rank {rank:,} of {n_ranks:,}")
@@ -226,8 +232,8 @@ def _integer(
     values: Mapping[str, Any], key: str, file: Path, line: int, default: int | None = None
 ) -> int:
     value = values.get(key, default)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    if isinstance(value, float) and isfinite(value):
+        value = round(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
         raise _wrong(file, line, f"{key} is {shown(str(value))}")
     return value

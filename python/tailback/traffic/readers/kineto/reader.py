@@ -20,7 +20,7 @@ from tailback.errors import TraceError
 from tailback.io.delimited import KEYS_NAMED, not_used
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
-from tailback.traffic.nccl.recorded import record_calls
+from tailback.traffic.nccl.recorded import record_calls, single_rank_shows
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
@@ -231,9 +231,10 @@ def _complete_traces(
         return [traces[rank] for rank in range(world)]
     parts = any(len(call.members) < world for trace in traces.values() for call in trace.calls)
     if parts:
+        first = traces[min(traces)]
         raise TraceError(
             f"the trace of rank {missing[0]} of {world} is missing, and some collectives are of "
-            "groups of ranks",
+            f"groups of ranks. {single_rank_shows(first.rank, first.calls, first.after_ps)}",
             file=path,
             remedy="give the folder with the traces of all ranks",
         )
