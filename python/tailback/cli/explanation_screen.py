@@ -73,7 +73,7 @@ def _bus_bandwidths(rows: Sequence[BusBandwidth], *, verbose: bool) -> list[str]
         (
             row.call.removeprefix("nccl"),
             format_bytes(row.size_bytes),
-            f"{row.n_ranks} on {row.n_hosts}",
+            f"{row.n_ranks}/{row.n_hosts}",
             "–" if row.line_gbytes is None else f"{row.line_gbytes:.3g}",
             *(
                 f"{rate:.3g}"
@@ -87,11 +87,11 @@ def _bus_bandwidths(rows: Sequence[BusBandwidth], *, verbose: bool) -> list[str]
         )
         for row in shown
     ]
-    names = ("collective", "size", "ranks on hosts", "line rate", "healthy", "with causes")
+    names = ("collective", "size", "ranks/hosts", "line", "healthy", "as found")
     return [
         "",
         heading("BUS BANDWIDTH", "GB/s, of the last rank to begin"),
-        *align_columns((*names, "measured", "with waits"), table, " rrrrrrr"),
+        *align_columns((*names, "measured", "waiting"), table, " rrrrrrr"),
     ]
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tailback as tb
+from tailback.cli.explanation_screen import explanation_lines
+from tailback.diagnosis.explanation import Explanation
 from tailback.evidence import MeasuredRun
 from tailback.evidence.model import LateRank
 from tailback.evidence.step_times import step_profile
@@ -117,3 +120,33 @@ def test_late_ranks_are_of_hosts_or_accelerators() -> None:
     assert wording.slow_side(late(0.8), "noise") == ""
     assert "data loading" in wording.check_side(late(0.8))
     assert "clocks, power" in wording.check_side(late(0.1))
+
+
+def test_screen_shows_bus_bandwidth(case: Case) -> None:
+    job, run = case.prepared.observed, case.simulated()
+    node = job.node.astype(np.int64)
+    rows = bus_bandwidths(case.measured, job.program, case.prepared.fabric, node, (run, run))
+    explanation = Explanation(
+        elapsed_ps=10,
+        parts={"not explained": 10},
+        costs=[],
+        not_explained_ps=10,
+        model_error_ps=0,
+        missing=[],
+        sources=[],
+        bus_bandwidths=list(rows),
+    )
+    lines = explanation_lines(explanation)
+    assert any(line.split()[:4] == ["AllReduce", "1", "MiB", "4/4"] for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
+def test_contradicting_steps_leave_cause_open(case: Case, tmp_path: Path) -> None:
+    links = case.prepared.scenario.fabric.file
+    result = tb.diagnose(tmp_path / "traces", fabric=links, seeds=1, methods=["block"])
+    # The steps show a slow cable, and the calls take no longer than on a healthy network.
+    assert result.cause == "undetermined"
+    result.write(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Bus bandwidth of collectives" in page
