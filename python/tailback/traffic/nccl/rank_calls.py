@@ -92,7 +92,7 @@ def join_calls(
         [number[call.key] for call in rank_calls if call.key in complete] for rank_calls in calls
     ]
     end = [max(call.end_ns for call in side.values()) for side in complete.values()]
-    order, moved = _common_order(queues, [c.members for c in collectives], end)
+    order, moved = common_order(queues, [c.members for c in collectives], end)
     if moved:
         notes.append(
             f"{moved} collectives run side by side in another order on some ranks; here "
@@ -140,10 +140,15 @@ def _join_sides(side: dict[int, RankCall]) -> Collective:
     )
 
 
-def _common_order(
+def common_order(
     queues: list[list[int]], members: list[tuple[int, ...]], end: list[int]
 ) -> tuple[list[int], int]:
     """An order of all collectives that is consistent with each rank's order, if there is one.
+
+    Args:
+        queues: Numbers of each rank's collectives, in order.
+        members: Ranks of each collective.
+        end: Time by which collectives are ordered that ranks have in different orders.
 
     Returns:
         The order, and the number of collectives that were moved.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Final
 from tailback.errors import TraceError
 from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
-from tailback.traffic.nccl.rank_calls import RankCall, join_calls
+from tailback.traffic.nccl.rank_calls import RankCall, common_order, join_calls
 from tailback.traffic.nccl.recorded import NetworkStep, record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
@@ -437,10 +437,12 @@ def _synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], fl
     usual = {kind: round(median(delays)) for kind, delays in late.items()}
     spent = regular = 0
     now = [1] * len(calls)
-    at = [0] * len(calls)
     out: list[list[RankCall]] = [[] for _ in calls]
-    for key in _order(calls, sides):
-        side = sides[key]
+    number = {key: k for k, key in enumerate(sides)}
+    queues = [[number[call.key] for call in rank_calls] for rank_calls in calls]
+    members = list(sides.values())
+    order, _ = common_order(queues, [tuple(side) for side in members], [0] * len(members))
+    for side in (members[k] for k in order):
         delays = {rank: usual[_kind(rank, call)] for rank, call in side.items()}
         first = min(delays.values())
         start = max(now[rank] for rank in side)
@@ -450,43 +452,13 @@ def _synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], fl
         regular += end - start
         for rank, call in side.items():
             out[rank].append(replace(call, start_ns=start + delays[rank] - first, end_ns=end))
-            now[rank], at[rank] = end, at[rank] + 1
+            now[rank] = end
     return out, max(1.0 - regular / max(spent, 1), 0.0)
 
 
 def _kind(rank: int, call: RankCall) -> tuple[object, ...]:
     """What calls of a rank have in common that repeat one another."""
     return rank, call.communicator, call.call, call.nbytes, call.members
-
-
-def _order(
-    calls: list[list[RankCall]], sides: Mapping[object, Mapping[int, RankCall]]
-) -> Iterator[object]:
-    """Order of the collectives; where ranks differ, the first rank's is taken."""
-    at = [0] * len(calls)
-    done: set[object] = set()
-    arrived: Counter[object] = Counter()
-    ready: list[object] = []
-
-    def advance(rank: int) -> None:
-        while at[rank] < len(calls[rank]) and calls[rank][at[rank]].key in done:
-            at[rank] += 1
-        if at[rank] < len(calls[rank]):
-            key = calls[rank][at[rank]].key
-            arrived[key] += 1
-            if arrived[key] == len(sides[key]):
-                ready.append(key)
-
-    for rank in range(len(calls)):
-        advance(rank)
-    for _ in range(len(sides)):
-        waiting = (rank for rank in range(len(calls)) if at[rank] < len(calls[rank]))
-        key = ready.pop(0) if ready else calls[rank := next(waiting)][at[rank]].key
-        done.add(key)
-        yield key
-        for rank in sides[key]:
-            if at[rank] < len(calls[rank]) and calls[rank][at[rank]].key == key:
-                advance(rank)
 
 
 def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:
