@@ -201,8 +201,35 @@ def _simulated_sends(profile: SendProfile, run: Run) -> SendProfile | None:
     return replace(profile, quantiles_ps=began, posted_quantiles_ps=posted)
 
 
+class _Profile(Protocol):
+    """Times of a measured run that a simulation predicts."""
+
+    def of_run(self, run: Run) -> Floats | None:
+        """Quantiles in a simulation, shape (K, Q); None if it does not predict them."""
+
+    def of_alternating(self, run: Run, other: Run, share: float) -> Floats | None:
+        """The same with a share of the repetitions as in another simulation, shape (K, Q)."""
+
+
+class _OfProfile:
+    """Squared difference over squared measured times, after the best scale; 0 for none."""
+
+    profile: _Profile
+
+    def __call__(self, run: Run) -> float | None:
+        """The misfit of a simulation."""
+        return self._misfit_of(self.profile.of_run(run))
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the repetitions as in another simulation."""
+        return self._misfit_of(self.profile.of_alternating(run, slow, share))
+
+    def _misfit_of(self, simulated: Floats | None) -> float | None:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class NetworkStepTimes:
+class NetworkStepTimes(_OfProfile):
     """Network time of the steps of collectives, by sender and receiver.
 
     Attributes:
@@ -212,14 +239,6 @@ class NetworkStepTimes:
     profile: StepProfile
     kind: ClassVar[str] = "steps"
     of_links: ClassVar[bool] = False
-
-    def __call__(self, run: Run) -> float | None:
-        """Squared difference over squared measured times, after the best scale; 0 for none."""
-        return self._misfit_of(self.profile.of_run(run))
-
-    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
-        """The same for a share of the messages as in another simulation."""
-        return self._misfit_of(self.profile.of_alternating(run, slow, share))
 
     def _misfit_of(self, simulated: Floats | None) -> float | None:
         return _misfit(self.profile.count, self.profile.quantiles_ps, self._scaled(simulated))
@@ -244,7 +263,7 @@ class NetworkStepTimes:
 
 
 @dataclass(frozen=True)
-class SendSpread:
+class SendSpread(_OfProfile):
     """Distribution of the times of sends over senders, regardless of which ones are slow.
 
     Each quantile of the times is sorted over senders: this keeps the variation between senders and
@@ -257,14 +276,6 @@ class SendSpread:
     profile: SendProfile
     kind: ClassVar[str] = "spread"
     of_links: ClassVar[bool] = False
-
-    def __call__(self, run: Run) -> float | None:
-        """Squared difference over squared measured times, after the best scale; 0 for none."""
-        return self._misfit_of(self.profile.of_run(run))
-
-    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
-        """The same for a share of the repetitions as in another simulation."""
-        return self._misfit_of(self.profile.of_alternating(run, slow, share))
 
     def _misfit_of(self, simulated: Floats | None) -> float | None:
         if simulated is None:

@@ -215,3 +215,21 @@ def test_single_rank_tells_what_it_can(tmp_path: Path) -> None:
         "transfers and waits for other ranks, which it cannot tell apart; 40 % is beyond the "
         "quickest call of its kind and size, so not needed by the transfers"
     )
+
+
+def test_named_hosts_order_rings(tmp_path: Path) -> None:
+    """Ranks 0 and 2 share a host, so their rings go through both of them."""
+    events = [collective(0, 10, "allreduce", 100_000, [0, 1, 2, 3])]
+    path = write(tmp_path, *[events] * 4, devices=1)
+    for rank, file in enumerate(sorted(path.iterdir())):
+        text = json.loads(file.read_text())
+        file.write_text(json.dumps(text | {"host_name": f"n{rank % 2}"}))
+    program = read_trace(path)
+    assert program.hosts == ("n0", "n1", "n0", "n1")
+    src, dst, _ = program.traffic_matrix()
+    pairs = set(zip(src.tolist(), dst.tolist(), strict=True))
+    assert {(0, 2), (1, 3)} <= pairs
+    assert not {(1, 2), (3, 0)} & pairs
+    reader = timed_reader(path)
+    assert reader is not None
+    assert reader.record(path).common_clock.tolist() == [0, 1, 0, 1]  # type: ignore[union-attr]

@@ -85,7 +85,13 @@ def read(path: Path) -> Program:
             file=path,
             remedy="record the same steps on all ranks, with CUDA",
         )
-    hosts = [rank // ranks[0].devices for rank in range(world)]
+    named = _hosts(traces, world)
+    number: dict[str, int] = {}
+    hosts = (
+        [number.setdefault(host, len(number)) for host in named]
+        if all(named)
+        else [rank // ranks[0].devices for rank in range(world)]
+    )
     calls_ps = sum(trace.calls_ps for trace in ranks) // world
     between_ps = sum(trace.between_ps for trace in ranks) // world
     program = compile_gpu(
@@ -99,7 +105,6 @@ def read(path: Path) -> Program:
             log.port_gbps,
         )
     )
-    named = _hosts(traces, world)
     program.hosts = tuple(named) if all(named) else ()
     return program
 
