@@ -135,6 +135,13 @@ _FORMATS: Final = (
         _CHAKRA_TEXT,
     ),
     _Format(
+        "the output of nccl-tests",
+        rb"^#\s+size\s+count\s+type\b",
+        (),
+        "tailback calibrate FILE@HOSTS … --fabric FABRIC reads it, and names hosts and cables that "
+        "differ from others: docs/how-to/calibrate.md",
+    ),
+    _Format(
         "a trace of NCCL's profiler plugin (JSON)",
         rb"\A\s*\[\s*\{.*\"CommHash\"\s*:",
         (),
@@ -170,7 +177,7 @@ def recognise(path: Path) -> tuple[Path, str, str] | None:
         for file, head in heads:
             name = file.name.removesuffix(".gz")
             if name.endswith(form.suffixes) or (
-                form.content is not None and re.search(form.content, head, re.DOTALL)
+                form.content is not None and re.search(form.content, head, re.DOTALL | re.MULTILINE)
             ):
                 return file, form.name, form.remedy
     for file, head in heads:
