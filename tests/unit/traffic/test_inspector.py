@@ -154,3 +154,15 @@ def test_files_without_metadata_are_processes(tmp_path: Path) -> None:
         line = {"header": {"rank": rank, "n_ranks": 2}, **body}
         (tmp_path / f"{rank}.jsonl").write_text(json.dumps(line) + "\n")
     assert (recorded(tmp_path).calls.leave_ps // 10**6).tolist() == [50, 50]
+
+
+def test_peers_on_other_hosts_alone_are_no_ring(tmp_path: Path) -> None:
+    following = {0: 2, 2: 1, 1: 3, 3: 0}
+    for rank in range(4):
+        entries = [all_reduce(1, 0, 50), send_step(1, following[rank], 40)]
+        text = process(rank, 4, entries, host=f"n{rank // 2}")
+        (tmp_path / f"{rank}.log").write_text(text)
+    program = read_trace(tmp_path)
+    pairs = set(zip(*(column.tolist() for column in program.traffic_matrix()[:2]), strict=True))
+    assert pairs != set(following.items())
+    assert len({pair for pair in pairs if sum(pair) in (1, 5)}) == 2

@@ -573,7 +573,8 @@ def _with_rings(
     rings: dict[str, tuple[tuple[int, ...], ...]] = {}
     for comm, channels in following.items():
         place = {rank: k for k, rank in enumerate(world.members[comm])}
-        closed = [_ring(after, place) for _, after in sorted(channels.items())]
+        hosts = [world.hosts[rank] for rank in world.members[comm]]
+        closed = [_ring(after, place, hosts) for _, after in sorted(channels.items())]
         if all(closed):
             rings[comm] = tuple(closed)
     if not rings:
@@ -589,11 +590,18 @@ def _with_rings(
     ]
 
 
-def _ring(after: Mapping[int, int], place: Mapping[int, int]) -> tuple[int, ...]:
-    """Members in the order of a ring; empty if the peers do not form one of all members."""
+def _ring(
+    after: Mapping[int, int], place: Mapping[int, int], hosts: Sequence[str]
+) -> tuple[int, ...]:
+    """Members in the order of a ring; empty if the peers do not form one of all members.
+
+    NCCL's rings enter each host once: peers of other hosts alone are no ring.
+    """
     first = min(place, key=lambda rank: place[rank])
     ring = [first]
     while len(ring) <= len(place) and (rank := after.get(ring[-1])) is not None and rank != first:
         ring.append(rank)
     complete = len(set(ring)) == len(ring) == len(place) and after.get(ring[-1]) == first
-    return tuple(place[rank] for rank in ring) if complete else ()
+    order = [place[rank] for rank in ring] if complete else []
+    crossings = sum(hosts[a] != hosts[b] for a, b in zip(order, order[1:] + order[:1], strict=True))
+    return tuple(order) if crossings <= len(set(hosts)) else ()
