@@ -138,7 +138,7 @@ _FORMATS: Final = (
         "the output of nccl-tests",
         rb"^#\s+size\s+count\s+type\b",
         (),
-        "tailback calibrate FILE@HOSTS … --fabric FABRIC reads it, and names hosts and cables that "
+        "tailback calibrate FILE@HOSTS … reads it, and names hosts and cables that "
         "differ from others: docs/how-to/calibrate.md",
     ),
     _Format(
