@@ -33,8 +33,9 @@ MISFIT_ERROR: Mapping[str, float] = {
     "samples": 0.05,
 }
 """Usual misfit of each kind of evidence under the right hypothesis: median over blind cases
-(samples: over runs of the telemetry study; bytes: a cautious value, as seven cases are few: 0.0002
-to 0.11, median 0.001; steps: likewise, over 12 simulated training runs 0 to 0.05, median 0.0005). It includes errors of clocks, counter resolution and unknown buffer sizes.
+(samples: over runs of the telemetry study). Those of bytes and steps are cautious: seven cases had
+0.0002 to 0.11 for bytes, and twelve simulated training runs 0 to 0.05 for steps, medians 0.001 and
+0.0005. It includes errors of clocks, counter resolution and unknown buffer sizes.
 """
 
 OBSERVATIONS = 9.0
