@@ -10,6 +10,7 @@ from tests.factories.chakra_traces import compute, receive, send
 from tests.factories.chakra_traces import write as write_chakra
 from tests.factories.dumpi_traces import INT, WORLD
 from tests.factories.dumpi_traces import write as write_dumpi
+from tests.factories.inspector_files import sample as write_inspector
 from tests.factories.kineto_traces import sample as write_kineto
 from tests.factories.kineto_traces import sample_log as write_nccl_log
 from tests.factories.nsight_exports import sample as write_nsight
@@ -208,6 +209,9 @@ SAMPLES = {
     # Two channels, two steps, two ranks of 1,000 B each, doubled by LL; 180 us a rank.
     "kineto": Sample(write_kineto, 8, 16_000, 360_000_000, "rank-1.1.pt.trace.json"),
     "mpip": Sample(_text("app.2.1.mpiP", MPIP), 3, 35, 0, "app.2.1.mpiP"),
+    # Two sums by a ring of two, in one channel of 8,000 B; 100 us and 200 us between them. Its own
+    # tests cut it: a last line cut short is left out.
+    "nccl-inspector": Sample(write_inspector, 8, 32_000, 300_000_000),
     # Up and down a chain of three, two channels of 3,000 B (x 16/15); two steps of 40 B a rank.
     "nccl-log": Sample(write_nccl_log, 14, 25_840, 0),
     # 40 and 50 B, a broadcast of 30 B; 35 and 20 ns between calls. Its own tests cut it.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tailback.cli.text import align_columns, command_lines, heading, wrap
 from tailback.diagnosis.cause_wording import NAMES
-from tailback.diagnosis.explanation import Cost, Explanation, NextMeasurement
+from tailback.diagnosis.explanation import BusBandwidth, Cost, Explanation, NextMeasurement
 from tailback.evidence.other_traffic import UNKNOWN
-from tailback.units import counted, format_time, percent
+from tailback.units import counted, format_bytes, format_time, percent
 
 _SMALL = 0.005
 """Minimum fraction of the measured time of a cause on the screen; others are in
@@ -48,6 +48,7 @@ def explanation_lines(explanation: Explanation, *, verbose: bool = False) -> lis
     )
     lines = ["", heading("COST OF EACH CAUSE", "of the measured time")]
     lines += align_columns(("cause", "time", "share", "range", "rests on"), rows, " rr")
+    lines += _bus_bandwidths(explanation.bus_bandwidths, verbose=verbose)
     if verbose:
         lines += _evidence(explanation, shown)
     elif len(large) > len(shown):
@@ -61,6 +62,37 @@ def explanation_lines(explanation: Explanation, *, verbose: bool = False) -> lis
     if explanation.smallest_fault is not None:
         lines += wrap(explanation.smallest_fault.statement)
     return lines
+
+
+def _bus_bandwidths(rows: Sequence[BusBandwidth], *, verbose: bool) -> list[str]:
+    """Bus bandwidth of collectives, from line rate to what the median rank measured."""
+    shown = rows if verbose else rows[:_ROWS]
+    if not shown:
+        return []
+    table = [
+        (
+            row.call.removeprefix("nccl"),
+            format_bytes(row.size_bytes),
+            f"{row.n_ranks}/{row.n_hosts}",
+            "–" if row.line_gbytes is None else f"{row.line_gbytes:.3g}",
+            *(
+                f"{rate:.3g}"
+                for rate in (
+                    row.expected_gbytes,
+                    row.explained_gbytes,
+                    row.measured_gbytes,
+                    row.with_waits_gbytes,
+                )
+            ),
+        )
+        for row in shown
+    ]
+    names = ("collective", "size", "ranks/hosts", "line", "healthy", "as found")
+    return [
+        "",
+        heading("BUS BANDWIDTH", "GB/s, of the last rank to begin"),
+        *align_columns((*names, "measured", "waiting"), table, " rrrrrrr"),
+    ]
 
 
 def _evidence(explanation: Explanation, shown: Sequence[Cost]) -> list[str]:

@@ -346,6 +346,38 @@ class SmallestFault(FrozenModel):
         )
 
 
+class BusBandwidth(FrozenModel):
+    """Bus bandwidth of one kind of collective, as nccl-tests defines it, in GB/s.
+
+    Medians over the repetitions; times are those of the last rank to begin.
+
+    Attributes:
+        call: NCCL's name.
+        size_bytes: Bytes of the whole buffer.
+        communicator: Name of the communicator, or of one of them.
+        n_ranks: Ranks of the group.
+        n_hosts: Their hosts.
+        count: Repetitions.
+        line_gbytes: Line rate of the slowest host's adapters; None within a host.
+        expected_gbytes: On this fabric without faults, by simulation.
+        explained_gbytes: The same with the slow links and other traffic that were found.
+        measured_gbytes: Measured.
+        with_waits_gbytes: Measured by the median rank, which may wait for late ranks.
+    """
+
+    call: str
+    size_bytes: int
+    communicator: str
+    n_ranks: int
+    n_hosts: int
+    count: int
+    line_gbytes: float | None
+    expected_gbytes: float
+    explained_gbytes: float
+    measured_gbytes: float
+    with_waits_gbytes: float
+
+
 class Explanation(FrozenModel):
     """Breakdown of the measured time.
 
@@ -374,6 +406,7 @@ class Explanation(FrozenModel):
         port_events: What ports counted of errors, pauses, marks and losses; empty if nothing.
         suspect_links: Suspect links that the job's messages cross: each is named,
             a candidate, or ruled out.
+        bus_bandwidths: Bus bandwidth of NCCL's collectives, most bytes first.
     """
 
     elapsed_ps: int
@@ -389,6 +422,7 @@ class Explanation(FrozenModel):
     sampled_links: list[SampledLink] = Field(default_factory=list)
     port_events: list[PortEvents] = Field(default_factory=list)
     suspect_links: list[SuspectLink] = Field(default_factory=list)
+    bus_bandwidths: list[BusBandwidth] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Explanation:

@@ -135,8 +135,7 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
     )
     n = program.n_ranks
     stretches = np.bincount(blocks["rank"].to_numpy().astype(np.int64), minlength=n)
-    compute = program.kind == Op.COMPUTE
-    expected = np.bincount(program.op_rank[compute], minlength=n) + 1
+    expected = np.bincount(program.op_rank[program.separate_computations], minlength=n) + 1
     complete = stretches == expected
     keys = blocks.with_columns(
         site=pl.struct("rank", "name").rank("dense").cast(pl.Int64) - 1,
@@ -206,8 +205,10 @@ def times_between_computations(run: Run, program: Program) -> tuple[Floats, Ints
     counts = np.bincount(program.op_rank[compute], minlength=program.n_ranks)
     if starts.height != int(counts.sum()):
         return None
-    start = starts["start_ps"].to_numpy().astype(np.float64)
-    end = start + program.amount[compute].astype(np.float64)
+    separate = program.separate_computations
+    start = starts["start_ps"].to_numpy().astype(np.float64)[separate[compute]]
+    end = start + program.amount[separate].astype(np.float64)
+    counts = np.bincount(program.op_rank[separate], minlength=program.n_ranks)
     first_computation = np.concatenate([[0], np.cumsum(counts)])
     finish = ranks["finish_ps"].to_numpy().astype(np.float64)
     # Per rank: from 0 to the first computation, between computations, and from the last to the end.

@@ -69,6 +69,10 @@ def correct(
         np.where(called, clocks.corrected(ranks, recorded.end_ps) + to_zero, -1),
     )
     origin = recorded.origin_unix_ns
+    steps = recorded.steps
+    if steps is not None:
+        begun = clocks.corrected(steps.src_rank, steps.start_ps) + to_zero
+        moved = replace(moved, steps=replace(steps, start_ps=begun))
     moved = replace(
         moved,
         transfers=replace(t, recv_done_ps=np.where(t.recv_done_ps >= 0, corrected, -1)),

@@ -126,6 +126,10 @@ def measure(
     total = elapsed(recorded, clocks)
     return_freed_memory()
     parts = split(recorded, clocks, waits, reasons, total)
+    n_ranks = recorded.n_ranks
+    if recorded.not_recorded:
+        present = np.unique(recorded.calls.rank)
+        parts, n_ranks = parts.filter(pl.col("rank").is_in(present)), len(present)
     del synchronised
     return_freed_memory()
     tables = make_tables(
@@ -142,10 +146,12 @@ def measure(
         low_ps=total.low_ps,
         high_ps=total.high_ps,
         n_ranks=recorded.n_ranks,
-        parts=_parts(parts, total, recorded.n_ranks),
-        phases=_phases(parts, recorded.n_ranks),
-        wait_states=_wait_states(tables["waits"], recorded.n_ranks),
-        latecomers=_latecomers(tables["waits"], parts, recorded.n_ranks, rank_hosts),
+        parts=_parts(parts, total, n_ranks),
+        phases=_phases(parts, n_ranks),
+        wait_states=_wait_states(tables["waits"], n_ranks),
+        latecomers=[]
+        if recorded.not_recorded
+        else _latecomers(tables["waits"], parts, recorded, rank_hosts),
         slow_rank_waits_ps=_slow_rank_waits(tables["waits"], parts, recorded.n_ranks),
         dependency_waits_ps=int(reasons.dependency_ps.sum()) // recorded.n_ranks,
         ended_early_ps=_ended_early(recorded, total),
@@ -157,6 +163,8 @@ def measure(
             *_missing_offsets(recorded),
             *note_on_other_calls(recorded, total.elapsed_ps),
         ],
+        caveat=recorded.caveat,
+        not_recorded=recorded.not_recorded,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 
@@ -240,7 +248,7 @@ def _wait_states(waits: pl.DataFrame, n_ranks: int) -> dict[str, int]:
 
 
 def _latecomers(
-    waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int, hosts: Hosts | None
+    waits: pl.DataFrame, split: pl.DataFrame, recorded: RecordedRun, hosts: Hosts | None
 ) -> list[LateRank]:
     """Ranks that compute longer than others, then those whose computation others waited for.
 
@@ -256,7 +264,8 @@ def _latecomers(
         )
     )
     waited = {rank: (ps, noise) for rank, ps, noise in late.iter_rows()}
-    computed = _compute_times(split, n_ranks)
+    computed = _compute_times(split, recorded.n_ranks)
+    idle = _idle_excess(recorded)
     excess = (computed - np.median(computed)).astype(np.int64)
     excess[computed <= SLOW_RANK_RATIO * np.median(computed)] = 0
     ranks = {*waited, *np.flatnonzero(excess).tolist()}
@@ -268,9 +277,20 @@ def _latecomers(
             noise_ps=waited.get(rank, (0, 0))[1],
             excess_ps=int(excess[rank]),
             host=hosts.of_rank[rank] if hosts else "",
+            idle_share=None
+            if idle is None or not excess[rank]
+            else float(np.clip(idle[rank] / excess[rank], 0.0, 1.0)),
         )
         for rank in order[:_LATECOMERS]
     ]
+
+
+def _idle_excess(recorded: RecordedRun) -> NDArray[np.float64] | None:
+    """Time that each accelerator waits for its host beyond the median, ps, shape (R,)."""
+    if recorded.idle_ps is None:
+        return None
+    idle = np.bincount(recorded.calls.rank, recorded.idle_ps, recorded.n_ranks)
+    return np.asarray(idle - np.median(idle), np.float64)
 
 
 def _slow_rank_waits(waits: pl.DataFrame, split: pl.DataFrame, n_ranks: int) -> int:

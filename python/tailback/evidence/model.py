@@ -132,6 +132,8 @@ class LateRank(FrozenModel):
         excess_ps: Time that it computes longer than the median rank, if it is slow
             (:data:`tailback.evidence.measure.SLOW_RANK_RATIO`); otherwise 0.
         host: Its host, empty if unknown.
+        idle_share: Share of ``excess_ps`` in which its accelerator waited for its host; None if
+            unknown, or if it is no accelerator.
     """
 
     rank: int
@@ -139,6 +141,7 @@ class LateRank(FrozenModel):
     noise_ps: int = 0
     excess_ps: int = 0
     host: str = ""
+    idle_share: float | None = None
 
 
 class Measured(FrozenModel):
@@ -165,6 +168,9 @@ class Measured(FrozenModel):
         clocks: Clock synchronisation.
         hosts: Hosts of the ranks; None if unknown.
         notes: Information missing in the trace, and how it was handled.
+        caveat: What the times are not, as a sentence without a full stop; empty if they are all of
+            the run.
+        not_recorded: Ranks of which nothing is recorded, like "1 of 2 ranks"; empty if all are.
     """
 
     elapsed_ps: int
@@ -182,6 +188,8 @@ class Measured(FrozenModel):
     clocks: ClockReport
     hosts: HostReport | None
     notes: list[str]
+    caveat: str = ""
+    not_recorded: str = ""
 
     def with_ideal_network(self, ideal_ps: int) -> Measured:
         """Add the efficiencies from a replay on an ideal network that took ``ideal_ps``."""

@@ -127,8 +127,9 @@ def split(
         (waited_high, waits.high_ps),
     ):
         np.add.at(total, waits.call, column)
-    inside = calls.leave_ps - calls.enter_ps
+    inside = recorded.exposed_ps
     remaining = inside - waited
+    out.add(calls.rank, phase, "computation", calls.leave_ps - calls.enter_ps - inside)
     kinds = np.array([PARTS.index(kind_of_rest(name)) for name in recorded.names], np.int64)
     # Without its wait, a fence transfers.
     rest_part = np.where(fences_of(recorded) >= 0, PARTS.index("transfer"), kinds[calls.name])

@@ -86,6 +86,19 @@ TABLES = {
             _SOURCE,
         ),
         Table.of(
+            "steps",
+            "one step of a collective over the network, by its sender",
+            ("src_rank", pl.UInt32, "sender"),
+            ("dst_rank", pl.UInt32, "receiver"),
+            ("channel", pl.UInt32, "channel of NCCL"),
+            ("size_bytes", pl.UInt64, "bytes"),
+            ("start_ps", pl.Int64, "when the sender began to wait for its accelerator"),
+            ("data_wait_ps", pl.Int64, "wait until the accelerator has written the data"),
+            ("credit_wait_ps", pl.Int64, "wait until the receiver has a free buffer"),
+            ("network_ps", pl.Int64, "from the send to its completion"),
+            _SOURCE,
+        ),
+        Table.of(
             "waits",
             "one wait state",
             ("call", pl.UInt32, "the call that waited"),
@@ -154,6 +167,7 @@ def make_tables(
         "calls": lambda: _calls(recorded),
         "transfers": lambda: _transfers(recorded),
         "collectives": lambda: _collectives(recorded),
+        "steps": lambda: _steps(recorded),
         "waits": lambda: _waits(recorded, waits, reasons),
         "split": lambda: {name: split[name] for name in split.columns},
         "hosts": lambda: {
@@ -179,6 +193,12 @@ def make_tables(
         )
         return_freed_memory()
     return out
+
+
+def _steps(recorded: RecordedRun) -> dict[str, Any]:
+    if recorded.steps is not None:
+        return dict(vars(recorded.steps))
+    return {column.name: [] for column in TABLES["steps"].columns[:-1]}
 
 
 def _names_at(names: Sequence[str], index: Ints) -> pl.Series:

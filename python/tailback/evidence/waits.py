@@ -114,7 +114,7 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
     rows = order[last.astype(np.bool_)]
     call, kind, partner_call = call[rows], kind[rows], partner_call[rows]
     partner = calls.rank[partner_call]
-    enter, leave = calls.enter_ps[call], calls.leave_ps[call]
+    enter = calls.enter_ps[call]
     span = partner_enter[rows] - enter
     early, late = _uncertainty(clocks, calls.rank[call], partner)
     # Drop waits that are impossible within the clock bounds; keep those that clock errors may hide.
@@ -126,7 +126,7 @@ def find_waits(recorded: RecordedRun, clocks: Clocks) -> Waits:
         partner_call[possible],
         enter[possible],
         span[possible],
-        (leave - enter)[possible],
+        recorded.exposed_ps[call][possible],
         early[possible],
         late[possible],
     )
@@ -267,7 +267,7 @@ def _completions(recorded: RecordedRun, clocks: Clocks, begin: Waits, done: _Com
     start_wait = np.zeros(len(calls), np.int64)
     start_wait[begin.call] = begin.high_ps
     rank = calls.rank[done.call]
-    available = calls.leave_ps[done.call] - calls.enter_ps[done.call] - start_wait[done.call]
+    available = recorded.exposed_ps[done.call] - start_wait[done.call]
     partner = calls.rank[done.first_call]
     span = calls.leave_ps[done.call] - calls.leave_ps[done.first_call]
     # Here an earlier partner means a longer wait, so the bounds are swapped.

@@ -22,7 +22,7 @@ from tailback.evidence.call_profile import CallProfile
 from tailback.inference.hypotheses import FAULT, LIKELY, NOT_FOUND_SHARE, UNUSUAL
 from tailback.log_probability import probability_of_odds
 from tailback.run.run import Run
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import Program
 
 SLICES = 16
 """Slices of a run: enough to find a part of it, and few enough that each has many calls."""
@@ -205,7 +205,7 @@ def _mean(ratio: Floats, weight: Floats) -> float:
 
 def _starts(profile: CallProfile, program: Program) -> Floats:
     """Start of each matched stretch from the start of the run, by the clock of its rank, ps."""
-    compute = program.kind == Op.COMPUTE
+    compute = program.separate_computations
     counts = profile.stretches[profile.complete]
     took = profile.duration_ps[np.repeat(profile.complete, profile.stretches)]
     step = took.copy()

@@ -14,6 +14,7 @@ from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.send_times import SendProfile
+from tailback.evidence.step_times import StepProfile
 from tailback.run.run import Run
 from tailback.traffic.program import Program
 
@@ -200,8 +201,69 @@ def _simulated_sends(profile: SendProfile, run: Run) -> SendProfile | None:
     return replace(profile, quantiles_ps=began, posted_quantiles_ps=posted)
 
 
+class _Profile(Protocol):
+    """Times of a measured run that a simulation predicts."""
+
+    def of_run(self, run: Run) -> Floats | None:
+        """Quantiles in a simulation, shape (K, Q); None if it does not predict them."""
+
+    def of_alternating(self, run: Run, other: Run, share: float) -> Floats | None:
+        """The same with a share of the repetitions as in another simulation, shape (K, Q)."""
+
+
+class _OfProfile:
+    """Squared difference over squared measured times, after the best scale; 0 for none."""
+
+    profile: _Profile
+
+    def __call__(self, run: Run) -> float | None:
+        """The misfit of a simulation."""
+        return self._misfit_of(self.profile.of_run(run))
+
+    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
+        """The same for a share of the repetitions as in another simulation."""
+        return self._misfit_of(self.profile.of_alternating(run, slow, share))
+
+    def _misfit_of(self, simulated: Floats | None) -> float | None:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class SendSpread:
+class NetworkStepTimes(_OfProfile):
+    """Network time of the steps of collectives, by sender and receiver.
+
+    Attributes:
+        profile: Measured times.
+    """
+
+    profile: StepProfile
+    kind: ClassVar[str] = "steps"
+    of_links: ClassVar[bool] = False
+
+    def _misfit_of(self, simulated: Floats | None) -> float | None:
+        return _misfit(self.profile.count, self.profile.quantiles_ps, self._scaled(simulated))
+
+    def _scaled(self, simulated: Floats | None) -> Floats | None:
+        """Simulated times of the same sum: how many steps are under way at once is unknown."""
+        if simulated is None or not simulated.any():
+            return None
+        weight = self.profile.count[:, None]
+        total, sum_ps = (float((weight * x).sum()) for x in (self.profile.quantiles_ps, simulated))
+        return np.asarray(simulated * (total / sum_ps), np.float64)
+
+    def parts(self, run: Run) -> Floats | None:
+        """What each pair adds to the misfit, shape (K,)."""
+        simulated = self._scaled(self.profile.of_run(run))
+        return _parts(self.profile.count, self.profile.quantiles_ps, simulated)
+
+    def to(self, run: Run) -> NetworkStepTimes | None:
+        """The same with the times of a simulation in place of the measured ones."""
+        simulated = self.profile.with_times_of(run)
+        return None if simulated is None else NetworkStepTimes(simulated)
+
+
+@dataclass(frozen=True)
+class SendSpread(_OfProfile):
     """Distribution of the times of sends over senders, regardless of which ones are slow.
 
     Each quantile of the times is sorted over senders: this keeps the variation between senders and
@@ -214,14 +276,6 @@ class SendSpread:
     profile: SendProfile
     kind: ClassVar[str] = "spread"
     of_links: ClassVar[bool] = False
-
-    def __call__(self, run: Run) -> float | None:
-        """Squared difference over squared measured times, after the best scale; 0 for none."""
-        return self._misfit_of(self.profile.of_run(run))
-
-    def at_times(self, run: Run, slow: Run, share: float) -> float | None:
-        """The same for a share of the repetitions as in another simulation."""
-        return self._misfit_of(self.profile.of_alternating(run, slow, share))
 
     def _misfit_of(self, simulated: Floats | None) -> float | None:
         if simulated is None:

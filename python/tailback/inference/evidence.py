@@ -34,7 +34,7 @@ from tailback.telemetry.estimate import link_estimates
 from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
 from tailback.telemetry.left_out import whole_messages
 from tailback.telemetry.samples_csv import read_samples
-from tailback.traffic.readers.otf2.names import OPERATIONS
+from tailback.traffic.readers.otf2.names import EXPANDED_CALLS
 from tailback.units import counted
 
 if TYPE_CHECKING:
@@ -432,7 +432,7 @@ def own_messages(measured: MeasuredRun, run: Run) -> Sent:
     ]
     observed = run.tables["jobs"].filter("observed")["job"]
     labels = run.tables["labels"].filter(
-        pl.col("job").is_in(observed.implode()) & pl.col("call").is_in(OPERATIONS)
+        pl.col("job").is_in(observed.implode()) & pl.col("call").is_in(EXPANDED_CALLS)
     )
     log = whole_messages(run.tables).join(labels.select("label"), on="label", how="semi")
     if log.height:

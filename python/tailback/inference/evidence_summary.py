@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tailback.diagnosis.explanation import (
+    BusBandwidth,
     EvidenceRow,
     Origin,
     PortEvents,
@@ -62,6 +63,7 @@ class EvidenceSummary:
         measurements: What may be measured, by what it would tell; None if nothing was compared.
         sizes: Sizes of faults that would have been seen; None if nothing was compared.
         evidence: All rows of evidence.
+        bus_bandwidths: Bus bandwidth of NCCL's collectives, measured and expected.
         change: A part of the run in which calls take longer than the expected run explains; None
             if there is none, or too little to tell.
     """
@@ -95,6 +97,7 @@ class EvidenceSummary:
     measurements: MeasurementChoice | None = None
     sizes: FaultSizes | None = None
     evidence: tuple[EvidenceRow, ...] = ()
+    bus_bandwidths: tuple[BusBandwidth, ...] = ()
     change: ChangeOverTime | None = None
 
     @property

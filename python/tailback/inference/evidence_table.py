@@ -42,6 +42,7 @@ from tailback.units import format_time, rate_of_rate
 SUMMED_UP: Final[Mapping[str, tuple[str, str, Source]]] = {
     "calls": ("all calls", "call times", "trace"),
     "sends": ("all ranks", "send times", "trace"),
+    "steps": ("all connections", "network time of steps", "trace"),
     "spread": ("all ranks", "send spread", "trace"),
     "stalls": ("all links", "stall time", "counters"),
     "bytes": ("links between switches", "bytes sent", "counters"),

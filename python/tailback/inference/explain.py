@@ -27,6 +27,7 @@ from tailback.evidence.other_traffic import OtherTraffic
 from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
+from tailback.inference.bus_bandwidth import bus_bandwidths
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
@@ -161,10 +162,17 @@ def add_evidence(
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
-        ranks_missing=ranks_missing_of(prepared.scenario),
+        ranks_missing=measured.measured.not_recorded or ranks_missing_of(prepared.scenario),
         suspect_links=suspects,
         measurements=MeasurementChoice(space, posterior, measurements),
         sizes=FaultSizes(space, posterior),
+        bus_bandwidths=bus_bandwidths(
+            measured,
+            prepared.observed.program,
+            prepared.fabric,
+            prepared.observed.node.astype(np.int64),
+            (space.alone(best.machine, None, with_others=False), expected),
+        ),
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
         noise_in_calls_ps=posterior.noise_in_calls_ps,

@@ -325,7 +325,10 @@ def _described(cause: Cause, summary: EvidenceSummary) -> tuple[str, str, tuple[
 
 def _computation(cause: str, measured: Measured) -> tuple[str, str]:
     """The late ranks, and the evidence for them."""
-    return late_ranks(measured.latecomers, cause), wording.waits_for_computation(cause)
+    ranks = late_ranks(measured.latecomers, cause)
+    return ranks + wording.slow_side(measured.latecomers, cause), wording.waits_for_computation(
+        cause
+    )
 
 
 # --- costs that cannot be told apart -----------------------------------------------------------

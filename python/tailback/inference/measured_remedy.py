@@ -40,7 +40,9 @@ def remedy_for(
     if cause == "healthy":
         return None
     if cause in NOT_OF_THE_NETWORK:
-        actions: tuple[str, ...] = (ADVICE[cause],)
+        late = () if diagnosis.measured is None else diagnosis.measured.latecomers
+        side = wording.check_side(late) if cause == "imbalance" else ""
+        actions: tuple[str, ...] = (side or ADVICE[cause],)
     elif cause == "slow-link" and summary.candidates:
         open_place = summary.place_open
         actions = (
@@ -89,7 +91,8 @@ def _find_cause(
 ) -> tuple[str, ...]:
     """The actions that show the cause of a run whose cause is undetermined."""
     if summary.ranks_missing:
-        return (wording.RECORD_ALL,)
+        accelerated = diagnosis.measured is not None and bool(diagnosis.measured.not_recorded)
+        return (wording.TRACE_ALL if accelerated else wording.RECORD_ALL,)
     if summary.impossible or (diagnosis.not_explained_ps or 0) < 0:
         return (wording.make_model_fit(),)
     if summary.change is not None and summary.change.is_fault:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from tailback.budget import optional
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
@@ -132,10 +133,10 @@ def explain(
         sampled_links=list(summary.sampled_links),
         port_events=list(summary.port_events),
         suspect_links=_suspect_links(summary, costs),
+        bus_bandwidths=list(summary.bus_bandwidths),
     )
     explanation = _in_full(explanation, measured, summary, decision.cause, diagnosis.remedy)
-    cause: Cause = decision.cause  # type: ignore[assignment]
-    sure = decision.confidence
+    cause, sure = cast("Cause", decision.cause), decision.confidence
     main = next((cost for cost in explanation.costs if cost.cause == cause), None)
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
@@ -152,8 +153,8 @@ def explain(
             open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
-    if summary.assumed_hosts:
-        headline = f"{headline} {summary.assumed_hosts}."
+    caveats = filter(None, (summary.assumed_hosts, measured.caveat))
+    headline = " ".join([headline, *(f"{caveat}." for caveat in caveats)])
     if not too_little:
         explanation = _with_limits(explanation, cause, summary, decision)
     blamed = cause == "slow-link" and not summary.place_open
@@ -170,7 +171,7 @@ def explain(
             "not_explained_ps": not_explained_ps,
             "not_explained_low_ps": measured.low_ps - outside - expected,
             "not_explained_high_ps": measured.high_ps - outside - expected,
-            "slow_links": list(diagnosis.slow_links) if blamed else [],
+            "slow_links": diagnosis.slow_links if blamed else [],
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK

@@ -12,6 +12,7 @@ from tailback.diagnosis.cause_wording import NAMES, SENTENCES, UNEVEN_ROUTING
 from tailback.diagnosis.explanation import Cost, SuspectLink
 from tailback.diagnosis.model import Cause, Estimate
 from tailback.errors import option
+from tailback.evidence.model import LateRank
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.units import format_time, percent
 
@@ -68,6 +69,45 @@ def uneven_tables(deviation: float) -> str:
 def noise_in_calls(ps: int) -> str:
     """Evidence for noise that looks like communication, as a clause."""
     return f"{format_time(ps)} of it inside calls, where it looks like communication"
+
+
+def slow_side(late: Sequence[LateRank], cause: str) -> str:
+    """Whether slow accelerators or their hosts are late, as a parenthesis; empty if unknown.
+
+    Args:
+        late: The late ranks.
+        cause: ``imbalance`` or ``noise``.
+    """
+    idle = _idle_share(late)
+    if cause == "noise" or idle is None:
+        return ""
+    side = "without work from the host" if idle >= 0.5 else "computing on the accelerator"
+    return f" ({side} for {percent(max(idle, 1.0 - idle))} of the excess)"
+
+
+def check_side(late: Sequence[LateRank]) -> str:
+    """What to check on slow accelerators or their hosts; empty if neither is known."""
+    idle = _idle_share(late)
+    if idle is None:
+        return ""
+    if idle >= 0.5:
+        return (
+            "Check the hosts of these ranks: data loading, launches of small kernels, other "
+            "processes on their cores."
+        )
+    return (
+        "If all ranks have the same work, check the accelerators of these ranks (clocks, power, "
+        "temperature, memory errors) or exchange their hosts; otherwise balance the work."
+    )
+
+
+def _idle_share(late: Sequence[LateRank]) -> float | None:
+    """Share of the excess of slow ranks in which accelerators wait for hosts; None if unknown."""
+    slow = [rank for rank in late if rank.idle_share is not None]
+    total = sum(rank.excess_ps for rank in slow)
+    if not total:
+        return None
+    return sum(rank.excess_ps * (rank.idle_share or 0.0) for rank in slow) / total
 
 
 def waits_for_computation(cause: str) -> str:
@@ -355,6 +395,12 @@ RECORD_ALL: Final = (
     "LD_PRELOAD set for them (docs/how-to/record.md)."
 )
 """Action if ranks are not recorded."""
+
+TRACE_ALL: Final = (
+    "Record all ranks, and give the folder with their files: only the others tell whether a rank "
+    "waits for them or for the network (docs/how-to/training.md)."
+)
+"""The same for ranks on accelerators."""
 
 
 def find_first(

@@ -16,6 +16,7 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
+from tailback.evidence.step_times import step_profile
 from tailback.fabric.degraded import MIN_GBPS, SlowLink
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
@@ -24,6 +25,7 @@ from tailback.inference.comparisons import (
     Comparisons,
     EvidenceComparison,
     LinkSamples,
+    NetworkStepTimes,
     PortBytes,
     PortStalls,
     SendSpread,
@@ -267,6 +269,8 @@ def comparisons(
     sends = send_profile(measured.tables, run)
     if sends is not None:
         out += [SendTimes(sends), SendSpread(sends)]
+    steps = step_profile(measured.tables, run)
+    out += [] if steps is None else [NetworkStepTimes(steps)]
     counters = evidence.counters
     if counters is not None and not counters.lossy:
         elapsed = modelled_part_ps(measured)

@@ -11,7 +11,7 @@ from tailback.evidence.model import Measured
 from tailback.evidence.other_traffic import UNKNOWN
 from tailback.evidence.split import PART_NAMES
 from tailback.report.figure_data import LinkLoad
-from tailback.units import percent
+from tailback.units import format_bytes, percent
 
 LATECOMERS = 10
 PHASES = 12
@@ -26,9 +26,10 @@ def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | 
 
     Returns:
         ``parts``: name, time, share, bounds by the clocks; ``efficiencies``: name and value;
-        ``phases``: name, time, share, its largest parts; ``latecomers``; ``shared``: links shared
-        with other jobs; ``sampled``: links by the samples in real packets, each with its congested
-        fraction in the expected run, None if that is unknown.
+        ``phases``: name, time, share, its largest parts; ``latecomers``; ``bus``: bus bandwidth of
+        collectives, each with its size in words; ``shared``: links shared with other jobs;
+        ``sampled``: links by the samples in real packets, each with its congested fraction in the
+        expected run, None if that is unknown.
     """
     measured = diagnosis.measured
     if measured is None:
@@ -37,6 +38,10 @@ def measured_view(diagnosis: Diagnosis, expected: LinkLoad) -> dict[str, Any] | 
     sampled = diagnosis.explanation.sampled_links if diagnosis.explanation else []
     fraction = expected.fraction
     return {
+        "bus": [
+            (row, format_bytes(row.size_bytes))
+            for row in (diagnosis.explanation.bus_bandwidths if diagnosis.explanation else [])
+        ],
         "parts": [
             (PART_NAMES[part.name], part.ps, part.share, part.low_ps, part.high_ps)
             for part in measured.parts

@@ -60,6 +60,9 @@ IS_POST = np.isin(np.arange(256), POSTS)
 _IS_SEND = np.isin(np.arange(256), SENDS)
 """The same for SENDS."""
 
+OVERLAPPING = 1
+"""Tag of computation that an accelerator does beside a collective."""
+
 _CHECKED = 1 << 20
 """Operations to check at a time."""
 
@@ -168,7 +171,8 @@ class Program:
         kind: :class:`Op` of each operation, shape (M,).
         peer: The other rank of sends and receives, -1 otherwise, shape (M,).
         amount: Bytes (sends, receives) or picoseconds (COMPUTE), shape (M,).
-        tag: Matching tag of sends and receives; includes the communicator, shape (M,).
+        tag: Matching tag of sends and receives; includes the communicator. :data:`OVERLAPPING` for
+            computation beside a collective, otherwise 0, shape (M,).
         request: Request number within the rank (sends, receives, WAIT), -1 otherwise, shape (M,).
         label: Index into ``labels`` of sends and receives, shape (M,); 0 for others.
         labels: The labels.
@@ -180,7 +184,8 @@ class Program:
             NCCL collectives or has been edited.
         port_gbps: Rate of the port of each rank to the others of its host, Gb/s, if the recording
             states it.
-        hosts: Name of the host of each rank; empty unless a recording without times names it.
+        hosts: Name of the host of each rank; empty unless a recording without times, or of
+            accelerators, names it.
     """
 
     name: str
@@ -219,6 +224,12 @@ class Program:
     def posts(self) -> NDArray[np.bool_]:
         """Whether each operation posts a send or a receive, shape (M,)."""
         return IS_POST[self.kind]
+
+    @property
+    def separate_computations(self) -> NDArray[np.bool_]:
+        """Whether each operation is a computation beside which nothing communicates, shape (M,)."""
+        separate: NDArray[np.bool_] = (self.kind == Op.COMPUTE) & (self.tag != OVERLAPPING)
+        return separate
 
     def traffic_matrix(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
         """Bytes between each pair of ranks.

@@ -205,9 +205,9 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
         "trace.json",
         b'[\n{"name": "AllReduce", "cat": "COLL", "ph": "b", "args": {"CommHash": 6, "Rank": 0}},',
     ),
-    "a log of NCCL Inspector (JSON)": (
-        "n0-pid7.log",
-        b'{"header": {"id": "0x9", "rank": 0}, "coll_perf": {"coll": "AllReduce"}}\n',
+    "the output of nccl-tests": (
+        "n1_n2.log",
+        b"# nThread 1 nGpus 1\n#       size         count      type   redop    root     time\n",
     ),
     "a binary GOAL schedule that a simulator has used up": ("x.bin", b"\x26\x09" + bytes(30)),
     "a topology or graph of NCCL (XML)": ("topo.xml", b'<system version="1">\n  <cpu numaid="0"/>'),
@@ -227,7 +227,7 @@ REMEDIES = {
     "a PyTorch execution trace (of its operators)": "chakra_converter",
     "a Chakra execution trace as JSON": "chakra_jsonizer",
     "a trace of NCCL's profiler plugin (JSON)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
-    "a log of NCCL Inspector (JSON)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
+    "the output of nccl-tests": "tailback calibrate",
     "a binary GOAL schedule that a simulator has used up": "txt2bin",
     "a topology or graph of NCCL (XML)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
     "a Cube profile (Score-P, Scalasca)": "SCOREP_ENABLE_TRACING=true",

@@ -15,7 +15,6 @@ from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, Ensemble, decide
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.measured_wording import changed, slower_part
-from tailback.traffic.program import Op
 
 RANKS, STEPS, COMPUTE = 4, 40, 50.0
 
@@ -55,7 +54,7 @@ def detect(
     )
     computations = RANKS * (STEPS - 1)
     program: Any = SimpleNamespace(
-        kind=np.full(computations, Op.COMPUTE),
+        separate_computations=np.ones(computations, np.bool_),
         op_rank=np.repeat(np.arange(RANKS), STEPS - 1),
         amount=np.full(computations, COMPUTE),
     )

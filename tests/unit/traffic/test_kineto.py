@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tailback.errors import TraceError
+from tailback.evidence import measure
 from tailback.traffic.program import Op, Program
-from tailback.traffic.readers import read_trace
+from tailback.traffic.readers import read_trace, timed_reader
 from tests.factories.blocking import run_blocking
 from tests.factories.kineto_traces import Event, collective, kernel, tuned, write
 from tests.factories.public_data import real
@@ -177,3 +178,58 @@ def test_missing_duplicate_and_empty_traces_are_named(tmp_path: Path) -> None:
     (path / "copy.pt.trace.json").write_text(text)
     with pytest.raises(TraceError, match="ts is 'soon'"):
         read_trace(path / "copy.pt.trace.json")
+
+
+def test_early_rank_waits_for_late_kernel(tmp_path: Path) -> None:
+    """Both end their sum at 90 us; rank 1 computed until 60 us, beside 10 us of which it sums."""
+    early = [kernel(0, 20), collective(20, 70, "allreduce", 1000, [0, 1]), kernel(40, 30)]
+    late = [kernel(0, 60), collective(60, 30, "allreduce", 1000, [0, 1]), kernel(70, 10)]
+    path = write(tmp_path, early, late)
+    parts = {part.name: part.ps for part in measure(path).measured.parts}
+    # Of 70 us, 30 us overlap with computation: only 40 us are exposed, all of them a wait.
+    assert parts["computation"] == (50 + 70) * 10**6 // 2
+    assert sum(ps for name, ps in parts.items() if name != "computation") == 30 * 10**6
+    reader = timed_reader(path)
+    assert reader is not None
+    assert reader.record(path).exposed_ps.tolist() == [40_000_000, 20_000_000]
+
+
+def test_idle_accelerator_waits_for_its_host(tmp_path: Path) -> None:
+    ready = [collective(k, 10, "allreduce", 1000, [0, 1, 2]) for k in (0, 30)]
+    path = write(tmp_path, [*ready, kernel(10, 20)], [*ready, kernel(10, 20)], [*ready])
+    reader = timed_reader(path)
+    assert reader is not None
+    idle = reader.record(path).idle_ps
+    assert idle is not None
+    assert idle.tolist() == [0, 0, 0, 0, 0, 20_000_000]
+
+
+def test_single_rank_tells_what_it_can(tmp_path: Path) -> None:
+    events = [collective(at, took, "allreduce", 1000, [0, 1]) for at, took in ((0, 10), (20, 30))]
+    path = write(tmp_path, [*events, kernel(10, 10)], events)
+    (path / "rank-1.1.pt.trace.json").unlink()
+    measured = measure(path).measured
+    assert measured.not_recorded == "1 of 2 ranks"
+    assert measured.caveat == (
+        "Rank 0 alone shows 80 % of its time in NCCL, 80 % without computation beside it: "
+        "transfers and waits for other ranks, which it cannot tell apart; 40 % is beyond the "
+        "quickest call of its kind and size, so not needed by the transfers"
+    )
+
+
+def test_named_hosts_order_rings(tmp_path: Path) -> None:
+    """Ranks 0 and 2 share a host, so their rings go through both of them."""
+    events = [collective(0, 10, "allreduce", 100_000, [0, 1, 2, 3])]
+    path = write(tmp_path, *[events] * 4, devices=1)
+    for rank, file in enumerate(sorted(path.iterdir())):
+        text = json.loads(file.read_text())
+        file.write_text(json.dumps(text | {"host_name": f"n{rank % 2}"}))
+    program = read_trace(path)
+    assert program.hosts == ("n0", "n1", "n0", "n1")
+    src, dst, _ = program.traffic_matrix()
+    pairs = set(zip(src.tolist(), dst.tolist(), strict=True))
+    assert {(0, 2), (1, 3)} <= pairs
+    assert not {(1, 2), (3, 0)} & pairs
+    reader = timed_reader(path)
+    assert reader is not None
+    assert reader.record(path).common_clock.tolist() == [0, 1, 0, 1]  # type: ignore[union-attr]

@@ -2,10 +2,11 @@
 
 from tailback.traffic.nccl.choice import Choice, default_choice
 from tailback.traffic.nccl.messages import CALLS, messages
-from tailback.traffic.nccl.steps import Collective, GpuProgram, compile_gpu
+from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective, GpuProgram, compile_gpu
 
 __all__ = [
     "CALLS",
+    "COMPUTE_ONLY",
     "Choice",
     "Collective",
     "GpuProgram",

@@ -24,7 +24,13 @@ class RankCall:
         communicator: Name of the group.
         before_ps: Computation since the previous call.
         overlapped_ps: Computation that overlapped with it.
-        end_ns: When it ended, on a clock common to all ranks; 0 without times.
+        start_ns: When it began, by the clock of the rank; 0 without times.
+        end_ns: When it ended, by the clock of the rank; 0 without times.
+        unrecorded_before: Whether calls before it, since the previous one, are not recorded: then
+            the time between them is not all computation.
+        launched_ns: When the host launched it, by the clock of the rank; 0 if unknown.
+        idle_ps: Part of ``before_ps`` in which the accelerator had nothing to do, because the host
+            had launched nothing; -1 if unknown.
         root: Member that is the root, or the sender.
         peer: Member that receives.
         row: Bytes for each member in an AllToAll with unequal sizes.
@@ -40,7 +46,11 @@ class RankCall:
     communicator: str
     before_ps: int = 0
     overlapped_ps: int = 0
+    start_ns: int = 0
     end_ns: int = 0
+    unrecorded_before: bool = False
+    launched_ns: int = 0
+    idle_ps: int = -1
     root: int = 0
     peer: int = 0
     row: tuple[int, ...] = ()
@@ -65,14 +75,11 @@ def join_calls(
     Returns:
         The collectives, and the timeline of each rank.
     """
-    sides: dict[Hashable, dict[int, RankCall]] = {}
-    for rank, rank_calls in enumerate(calls):
-        for call in rank_calls:
-            sides.setdefault(call.key, {})[rank] = call
-    complete = {key: side for key, side in sides.items() if _is_complete(side)}
-    if len(complete) < len(sides):
+    complete = complete_sides(calls)
+    incomplete = len({call.key for rank_calls in calls for call in rank_calls}) - len(complete)
+    if incomplete:
         notes.append(
-            f"{len(sides) - len(complete)} collectives that not all of their ranks recorded "
+            f"{incomplete} collectives that not all of their ranks recorded "
             "alike are left out; the computation that overlapped with them is "
             "kept"
         )
@@ -85,13 +92,24 @@ def join_calls(
         [number[call.key] for call in rank_calls if call.key in complete] for rank_calls in calls
     ]
     end = [max(call.end_ns for call in side.values()) for side in complete.values()]
-    order, moved = _common_order(queues, [c.members for c in collectives], end)
+    order, moved = common_order(queues, [c.members for c in collectives], end)
     if moved:
         notes.append(
             f"{moved} collectives run side by side in another order on some ranks; here "
             "all ranks begin them in the order in which they ended"
         )
     return collectives, _timelines(calls, after_ps, number, order)
+
+
+def complete_sides(
+    calls: Sequence[Sequence[RankCall]],
+) -> dict[Hashable, dict[int, RankCall]]:
+    """The collectives that all of their members recorded alike: the call of each rank, by key."""
+    sides: dict[Hashable, dict[int, RankCall]] = {}
+    for rank, rank_calls in enumerate(calls):
+        for call in rank_calls:
+            sides.setdefault(call.key, {})[rank] = call
+    return {key: side for key, side in sides.items() if _is_complete(side)}
 
 
 def _is_complete(side: dict[int, RankCall]) -> bool:
@@ -122,10 +140,15 @@ def _join_sides(side: dict[int, RankCall]) -> Collective:
     )
 
 
-def _common_order(
+def common_order(
     queues: list[list[int]], members: list[tuple[int, ...]], end: list[int]
 ) -> tuple[list[int], int]:
     """An order of all collectives that is consistent with each rank's order, if there is one.
+
+    Args:
+        queues: Numbers of each rank's collectives, in order.
+        members: Ranks of each collective.
+        end: Time by which collectives are ordered that ranks have in different orders.
 
     Returns:
         The order, and the number of collectives that were moved.

@@ -21,7 +21,14 @@ from tailback.errors import TailbackError, TraceError
 from tailback.scenario.model import NcclSection
 from tailback.traffic.nccl.choice import Choice, applied, default_choice
 from tailback.traffic.nccl.messages import Messages, messages
-from tailback.traffic.program import Label, Op, Program, RecordedTimes, require_memory
+from tailback.traffic.program import (
+    OVERLAPPING,
+    Label,
+    Op,
+    Program,
+    RecordedTimes,
+    require_memory,
+)
 
 COMPUTE_ONLY = -1
 """Number for computation that no collective overlaps."""
@@ -301,7 +308,7 @@ def _rows(
         kind,
         peer,
         amount[keep],
-        np.where(message, number, 0),
+        np.where(message, number, np.where(kind == Op.COMPUTE, OVERLAPPING, 0)),
         np.where(post >= 0, post + posted, -1),
         np.where(message, label_of[number], 0),
     )

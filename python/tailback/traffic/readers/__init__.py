@@ -30,6 +30,7 @@ from tailback.traffic.readers import (
 )
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.dumpi import reader as dumpi
+from tailback.traffic.readers.inspector import reader as nccl_inspector
 from tailback.traffic.readers.kineto import reader as kineto
 from tailback.traffic.readers.nccl import reader as nccl_log
 from tailback.traffic.readers.nsight import reader as nsight
@@ -73,6 +74,7 @@ READERS.register("goal")(goal)
 READERS.register("ipm")(ipm)
 READERS.register("kineto")(kineto)
 READERS.register("mpip")(mpip)
+READERS.register("nccl-inspector")(nccl_inspector)
 READERS.register("nccl-log")(nccl_log)
 READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
@@ -190,8 +192,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
-    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections or NCCL, or the "
-    "folder of Open MPI's prof.<rank>.prof files: tailback list reader"
+    "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections, NCCL or "
+    "its Inspector, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TimedTraceReader", "TraceReader", "read_trace", "timed_reader"]

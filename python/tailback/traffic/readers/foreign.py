@@ -135,18 +135,18 @@ _FORMATS: Final = (
         _CHAKRA_TEXT,
     ),
     _Format(
+        "the output of nccl-tests",
+        rb"^#\s+size\s+count\s+type\b",
+        (),
+        "tailback calibrate FILE@HOSTS … reads it, and names hosts and cables that "
+        "differ from others: docs/how-to/calibrate.md",
+    ),
+    _Format(
         "a trace of NCCL's profiler plugin (JSON)",
         rb"\A\s*\[\s*\{.*\"CommHash\"\s*:",
         (),
         "it lacks the hosts of the ranks, the roots of calls, and a clock that ranks share (its "
         f"times count from the first communicator of each process): {_NCCL_LOG}",
-    ),
-    _Format(
-        "a log of NCCL Inspector (JSON)",
-        rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|"
-        rb"coll_perf|dump_stats)\"",
-        (),
-        f"it lacks the roots of calls and when they began: {_NCCL_LOG}",
     ),
     _Format(
         "a binary GOAL schedule that a simulator has used up",
@@ -177,7 +177,7 @@ def recognise(path: Path) -> tuple[Path, str, str] | None:
         for file, head in heads:
             name = file.name.removesuffix(".gz")
             if name.endswith(form.suffixes) or (
-                form.content is not None and re.search(form.content, head, re.DOTALL)
+                form.content is not None and re.search(form.content, head, re.DOTALL | re.MULTILINE)
             ):
                 return file, form.name, form.remedy
     for file, head in heads:

@@ -149,6 +149,31 @@ class RecordedCollectives(_Table):
 
 
 @dataclass(frozen=True)
+class RecordedSteps(_Table):
+    """Steps of collectives over the network, as their senders recorded them, S of them.
+
+    Attributes:
+        src_rank: Sender, shape (S,).
+        dst_rank: Receiver, shape (S,).
+        channel: Channel of NCCL, shape (S,).
+        size_bytes: Bytes, shape (S,).
+        start_ps: When the sender began to wait for its accelerator, shape (S,).
+        data_wait_ps: Wait until the accelerator has written the data, shape (S,).
+        credit_wait_ps: Wait until the receiver has a free buffer, shape (S,).
+        network_ps: From the send to its completion, shape (S,).
+    """
+
+    src_rank: Ints
+    dst_rank: Ints
+    channel: Ints
+    size_bytes: Ints
+    start_ps: Ints
+    data_wait_ps: Ints
+    credit_wait_ps: Ints
+    network_ps: Ints
+
+
+@dataclass(frozen=True)
 class RecordedRun:
     """A trace with its times.
 
@@ -172,6 +197,15 @@ class RecordedRun:
         notes: Missing or inferred information.
         common_clock: Number of the clock of each rank, where the trace says which ranks share one,
             shape (n_ranks,); None if it does not.
+        overlapped_ps: Computation that ran beside each call, on an accelerator, shape (C,); None if
+            ranks do not compute while they communicate.
+        idle_ps: Part of the computation before each call in which the accelerator waited for its
+            host, shape (C,); None if unknown.
+        not_recorded: Ranks of which nothing is recorded, like "1 of 2 ranks", and what those that
+            are recorded tell alone; empty if all are recorded.
+        caveat: What the times are not, as a sentence without a full stop; empty if they are all of
+            the run.
+        steps: Steps of collectives over the network; None if they are not recorded.
     """
 
     n_ranks: int
@@ -190,6 +224,17 @@ class RecordedRun:
     origin_unix_ns: int | None
     notes: list[str] = field(default_factory=list)
     common_clock: Ints | None = None
+    overlapped_ps: Ints | None = None
+    idle_ps: Ints | None = None
+    not_recorded: str = ""
+    caveat: str = ""
+    steps: RecordedSteps | None = None
+
+    @property
+    def exposed_ps(self) -> Ints:
+        """Time of each call beside which its rank does not compute, shape (C,)."""
+        inside = self.calls.leave_ps - self.calls.enter_ps
+        return inside if self.overlapped_ps is None else np.maximum(inside - self.overlapped_ps, 0)
 
     def moved(self, enter_ps: Ints, leave_ps: Ints, start_ps: Ints, end_ps: Ints) -> RecordedRun:
         """Copy with new times of calls, shape (C,), and of ranks, shape (R,)."""

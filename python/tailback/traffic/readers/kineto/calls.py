@@ -53,6 +53,7 @@ _CALLS: Final = {
     "recv": "SendRecv",
 }
 _SUFFIXES: Final = re.compile(r"(base|intotensor|tensor|coalesced|single|out|oop)+$")
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _INTEGERS: Final = re.compile(r"\d+")
 _MAX_VALUE: Final = 1 << 53
 _AGAIN: Final = "the trace is damaged: copy it again or record it again"
@@ -104,6 +105,7 @@ class RankTrace:
         rank: The rank.
         world: Number of ranks if recorded, else 0.
         devices: Accelerators of its host.
+        host: Name of its host; empty if it is not recorded.
         calls: Collectives in the order of their kernels.
         after_ps: Computation after the last of them.
         calls_ps: Time in collectives without overlapping computation.
@@ -116,6 +118,7 @@ class RankTrace:
     rank: int
     world: int
     devices: int
+    host: str
     calls: list[RankCall]
     after_ps: int
     calls_ps: int
@@ -147,13 +150,15 @@ def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankT
         )
     listed = document.get("deviceProperties")
     devices = max(len(listed), 1) if isinstance(listed, list) else 1
-    reader = _Reader(file, rank, info, document["traceEvents"])
+    host = document.get("host_name")
+    reader = _Reader(file, rank, info, document)
     calls, after_ps, calls_ps, between_ps = reader.timeline()
     return RankTrace(
         file,
         rank,
         world,
         devices,
+        host if isinstance(host, str) and _HOST.fullmatch(host) else "",
         calls,
         after_ps,
         calls_ps,
@@ -166,8 +171,14 @@ def rank_trace(document: dict[str, Any], file: Path, named: int | None) -> RankT
 class _Reader:
     """Processes the events of a trace."""
 
-    def __init__(self, file: Path, rank: int, info: dict[str, Any], events: list[Any]) -> None:
+    def __init__(
+        self, file: Path, rank: int, info: dict[str, Any], document: dict[str, Any]
+    ) -> None:
         self.file, self.rank = file, rank
+        events = document["traceEvents"]
+        # Times count from a base that the trace states, in nanoseconds since 1970.
+        base = document.get("baseTimeNanoseconds")
+        self._base_ns = base if _whole(base) and base < 1 << 62 else 0
         self.unrecognised = 0
         self.unused: dict[str, None] = {}
         self._turn: dict[tuple[object, ...], int] = {}
@@ -194,8 +205,8 @@ class _Reader:
         calls, at, alone, between = [], begin, 0, 0
         for low, high, number, args in nccl:
             low, high = max(low, at), max(high, at)
-            overlapped = _covered(busy, low, high)
-            call = self._call(number, args, (low - at, overlapped, high))
+            overlapped, idle = _covered(busy, low, high), low - at - _covered(busy, at, low)
+            call = self._call(number, args, (low - at, idle, overlapped), (low, high))
             if call is None:
                 # Unknown traffic took this time; the overlapping computation stays.
                 between += low - at + overlapped
@@ -240,9 +251,21 @@ class _Reader:
         return out[0], out[0] + out[1]
 
     def _call(
-        self, number: int, args: dict[str, Any], times: tuple[int, int, int]
+        self,
+        number: int,
+        args: dict[str, Any],
+        amounts: tuple[int, int, int],
+        times: tuple[int, int],
     ) -> RankCall | None:
-        """The collective of a kernel; None (and counted) if it names none that can be expanded."""
+        """The collective of a kernel; None (and counted) if it names none that can be expanded.
+
+        Args:
+            number: Number of its event.
+            args: Its arguments.
+            amounts: Time since the previous one, the idle part of it, and computation beside the
+                kernel, ns.
+            times: When it began and ended, ns.
+        """
         if "Collective name" not in args:
             args = {**self._params.get(args.get("External id"), {}), **args}
         self.unused |= dict.fromkeys(unused_keys([args], _ARGUMENTS))
@@ -270,19 +293,21 @@ class _Reader:
         key = (*group, self._integer(number, args, "Seq", self._turn[group]))
         label = str(args.get("Process Group Description") or args.get("Process Group Name") or "")
         channels = self._channels(args)
-        before, overlapped, end = times
+        before, idle, overlapped = amounts
         return RankCall(
             key,
             call,
             members,
             nbytes,
             label[:80] or "process group",
-            before * 1000,
-            overlapped * 1000,
-            end,
-            root if root < len(members) else 0,
-            peer,
-            row,
+            before_ps=before * 1000,
+            overlapped_ps=overlapped * 1000,
+            start_ns=self._base_ns + times[0],
+            end_ns=self._base_ns + times[1],
+            idle_ps=idle * 1000,
+            root=root if root < len(members) else 0,
+            peer=peer,
+            row=row,
             channels=channels,
         )
 

@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
 from tailback.io.delimited import KEYS_NAMED, not_used
-from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
+from tailback.traffic.nccl.recorded import record_calls, single_rank_shows
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.kineto.calls import RankTrace, rank_trace
 from tailback.traffic.readers.nccl.lines import NcclLog, is_log, read_logs
 from tailback.traffic.readers.nccl.reader import complete_choice
+from tailback.traffic.readers.recorded_run import RecordedRun
 
 CAPABILITIES = Capabilities(
     times="yes, of kernels",
@@ -65,21 +68,8 @@ def read(path: Path) -> Program:
         TraceError: A trace is damaged, missing or of another run, or holds no collective.
     """
     folder = path if path.is_dir() else path.parent
-    files = sorted(filter(_belongs, folder.iterdir())) if path.is_dir() else [path]
-    if not files:
-        raise TraceError("holds no trace of Kineto", file=path, remedy="name the trace")
-    traces: dict[int, RankTrace] = {}
-    for file in files:
-        trace = rank_trace(_read_document(file), file, _rank_in_name(file))
-        if trace.rank in traces:
-            raise TraceError(
-                f"is the trace of rank {trace.rank}, and so is {traces[trace.rank].file.name!r}",
-                file=file,
-                remedy="keep the traces of one run in a folder, one for each rank",
-            )
-        traces[trace.rank] = trace
+    traces, world = _traces(path)
     notes: list[str] = []
-    world = _count_ranks(traces, path)
     ranks = _complete_traces(traces, world, path, notes)
     log = read_logs(
         [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_log(entry)]
@@ -95,10 +85,16 @@ def read(path: Path) -> Program:
             file=path,
             remedy="record the same steps on all ranks, with CUDA",
         )
-    hosts = [rank // ranks[0].devices for rank in range(world)]
+    named = _hosts(traces, world)
+    number: dict[str, int] = {}
+    hosts = (
+        [number.setdefault(host, len(number)) for host in named]
+        if all(named)
+        else [rank // ranks[0].devices for rank in range(world)]
+    )
     calls_ps = sum(trace.calls_ps for trace in ranks) // world
     between_ps = sum(trace.between_ps for trace in ranks) // world
-    return compile_gpu(
+    program = compile_gpu(
         GpuProgram(
             folder.name if path.is_dir() else path.name.split(".")[0],
             hosts,
@@ -109,6 +105,77 @@ def read(path: Path) -> Program:
             log.port_gbps,
         )
     )
+    program.hosts = tuple(named) if all(named) else ()
+    return program
+
+
+def has_times(path: Path) -> bool:
+    """Whether kernels have times: all traces do."""
+    return sniff(path)
+
+
+def record(path: Path) -> RecordedRun:
+    """The kernels of NCCL with their times, for the arguments of :func:`read`.
+
+    Clocks are those of the hosts. Ranks without a trace make no calls.
+
+    Raises:
+        TraceError: As :func:`read`.
+    """
+    traces, world = _traces(path)
+    return record_calls(
+        [traces[rank].calls if rank in traces else [] for rank in range(world)],
+        [traces[rank].after_ps if rank in traces else 0 for rank in range(world)],
+        _hosts(traces, world),
+        path,
+        not_recorded=_not_recorded(traces, world),
+    )
+
+
+def system_tree(path: Path) -> list[list[tuple[str, str]]]:
+    """Name and class of each rank's host, where the traces name it; raises TraceError."""
+    traces, world = _traces(path)
+    return [
+        [(traces[rank].host, "node")] if rank in traces and traces[rank].host else []
+        for rank in range(world)
+    ]
+
+
+def _hosts(traces: Mapping[int, RankTrace], world: int) -> list[str]:
+    """Host of each rank, empty where the trace does not name it."""
+    return [traces[rank].host if rank in traces else "" for rank in range(world)]
+
+
+def _not_recorded(traces: Mapping[int, RankTrace], world: int) -> str:
+    """Which part of the ranks has no trace; empty if all have one."""
+    return f"{world - len(traces)} of {world} ranks" if len(traces) < world else ""
+
+
+def _traces(path: Path) -> tuple[dict[int, RankTrace], int]:
+    """The trace of each recorded rank, and the number of all ranks."""
+    files = sorted(filter(_belongs, path.iterdir())) if path.is_dir() else [path]
+    if not files:
+        raise TraceError("holds no trace of Kineto", file=path, remedy="name the trace")
+    record_files(files)
+    # The program, its times and its hosts are read one after another.
+    return _read_traces(path, tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@lru_cache(maxsize=1)
+def _read_traces(
+    path: Path, files: tuple[tuple[Path, int], ...]
+) -> tuple[dict[int, RankTrace], int]:
+    traces: dict[int, RankTrace] = {}
+    for file, _ in files:
+        trace = rank_trace(_read_document(file), file, _rank_in_name(file))
+        if trace.rank in traces:
+            raise TraceError(
+                f"is the trace of rank {trace.rank}, and so is {traces[trace.rank].file.name!r}",
+                file=file,
+                remedy="keep the traces of one run in a folder, one for each rank",
+            )
+        traces[trace.rank] = trace
+    return traces, _count_ranks(traces, path)
 
 
 def _is_trace(path: Path) -> bool:
@@ -169,9 +236,10 @@ def _complete_traces(
         return [traces[rank] for rank in range(world)]
     parts = any(len(call.members) < world for trace in traces.values() for call in trace.calls)
     if parts:
+        first = traces[min(traces)]
         raise TraceError(
             f"the trace of rank {missing[0]} of {world} is missing, and some collectives are of "
-            "groups of ranks",
+            f"groups of ranks. {single_rank_shows(first.rank, first.calls, first.after_ps)}",
             file=path,
             remedy="give the folder with the traces of all ranks",
         )

@@ -71,6 +71,22 @@ _MOVES_DATA = _ONE_SIDED | frozenset(
     )
 )
 
+_NCCL = frozenset(
+    f"nccl{name}"
+    for name in (
+        *("allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall"),
+        *("gather", "scatter", "sendrecv", "send", "recv", "exchange"),
+    )
+)
+"""NCCL's calls, all of which move data."""
+
+EXPANDED_CALLS = (
+    *OPERATIONS,
+    *(f"nccl{name}" for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")),
+    *(f"nccl{name}" for name in ("AllToAll", "Gather", "Scatter")),
+)
+"""Calls whose messages no trace records, so that they are those of the model."""
+
 _JOINS_GROUPS = frozenset(
     f"mpi_{name}"
     for name in (
@@ -115,7 +131,8 @@ def joins_groups(region: str) -> bool:
 
 def moves_data(region: str) -> bool:
     """Whether the call sends or receives, so that the trace should have a record of it."""
-    return normalised_call(region) in _MOVES_DATA
+    name = normalised_call(region)
+    return name in _MOVES_DATA or name in _NCCL
 
 
 def is_one_sided(region: str) -> bool:

@@ -1,0 +1,607 @@
+"""NCCL Inspector's JSON (one file a process): collectives with the times of their kernels.
+
+``NCCL_INSPECTOR_DUMP_VERBOSE=1`` writes when kernels began and ended, by the clock of the host.
+Without it only the time of each collective is known. Its members end it together, so the last to
+begin takes least, and the time between collectives is known up to what all ranks share.
+``NCCL_INSPECTOR_ENABLE_PROXY=1`` writes the network steps of each connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from tailback.errors import TraceError
+from tailback.io.input_files import head_bytes, record_files
+from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
+from tailback.traffic.nccl.rank_calls import RankCall, common_order, join_calls
+from tailback.traffic.nccl.recorded import NetworkStep, record_calls
+from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
+from tailback.traffic.program import Program, RecordedTimes
+from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.inspector.records import (
+    Record,
+    notes_on_losses,
+    read_records,
+)
+from tailback.traffic.readers.recorded_run import RecordedRun
+from tailback.units import counted, percent
+
+CAPABILITIES = Capabilities(
+    times="yes, of kernels with DUMP_VERBOSE; else of collectives alone",
+    sources="by NCCL's algorithm, which is recorded",
+    completion="yes",
+    call_site="no",
+    compute="time between collectives with DUMP_VERBOSE; else its differences between ranks",
+)
+
+_SNIFF: Final = re.compile(
+    rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)\""
+)
+_CALLS: Final = {
+    name.lower(): name
+    for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
+} | {"gather": "Gather", "scatter": "Scatter"}
+_PER_RANK: Final = ("AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter")
+"""Calls whose size is that of one rank's part."""
+_PROTOCOLS: Final = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
+_SET: Final = "record all processes with NCCL_INSPECTOR_ENABLE=1 and give their folder"
+
+
+@dataclass(frozen=True)
+class _World:
+    """Ranks of the job.
+
+    Attributes:
+        hosts: Host of each rank; empty where nothing is recorded.
+        rank_of: World rank of each process and device.
+        members: World ranks of each communicator, in its order; -1 where unknown.
+        recorded: Ranks of which something is recorded.
+        per_host: Ranks of a host, on average.
+        notes: What was assumed.
+    """
+
+    hosts: list[str]
+    rank_of: dict[tuple[str, int, int], int]
+    members: dict[str, tuple[int, ...]]
+    recorded: list[int]
+    per_host: int
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """All files of a run: ranks, calls of each, network steps, what the times lack, and notes."""
+
+    world: _World
+    calls: list[list[RankCall]]
+    steps: list[NetworkStep]
+    durations_only: str
+    notes: list[str]
+
+
+def sniff(path: Path) -> bool:
+    """A file with a record of Inspector in its first line, or a folder with one."""
+    if path.is_dir():
+        return any(_is_file(entry) for entry in path.iterdir() if entry.is_file())
+    return _is_file(path)
+
+
+def read(path: Path) -> Program:
+    """Compile the files of all processes to a rank program.
+
+    Args:
+        path: The folder with the files of all processes, or the file of one.
+
+    Returns:
+        The program, with the time between collectives as computation.
+
+    Raises:
+        TraceError: A file is damaged, or holds no collective that all of its ranks recorded.
+    """
+    trace = _load(path)
+    notes = [*trace.notes]
+    world = trace.world
+    calls = trace.calls
+    if len(world.recorded) < len(world.hosts):
+        calls = _with_missing(trace, notes)
+    collectives, timeline = join_calls(calls, [0] * len(calls), notes)
+    if not collectives:
+        raise TraceError(
+            "holds no collective that all of its ranks recorded", file=path, remedy=_SET
+        )
+    number: dict[str, int] = {}
+    hosts = [number.setdefault(host, len(number)) for host in world.hosts]
+    if not all(world.hosts):
+        hosts = [rank // world.per_host for rank in range(len(world.hosts))]
+    n = max(len(world.recorded), 1)
+    spent = sum(call.end_ns - call.start_ns for each in trace.calls for call in each) * 1000 // n
+    between = sum(call.before_ps for each in trace.calls for call in each) // n
+    program = compile_gpu(
+        GpuProgram(
+            path.name.split(".")[0],
+            hosts,
+            collectives,
+            timeline,
+            notes,
+            RecordedTimes(spent, between),
+        )
+    )
+    program.hosts = tuple(world.hosts) if all(world.hosts) else ()
+    return program
+
+
+def has_times(path: Path) -> bool:
+    """Whether collectives have times: all files do."""
+    return sniff(path)
+
+
+def record(path: Path) -> RecordedRun:
+    """The collectives with their times, for the arguments of :func:`read`.
+
+    Raises:
+        TraceError: As :func:`read`.
+    """
+    trace = _load(path)
+    world = trace.world
+    missing = len(world.hosts) - len(world.recorded)
+    return record_calls(
+        trace.calls,
+        [0] * len(trace.calls),
+        world.hosts,
+        path,
+        rooted=False,
+        durations_only=trace.durations_only,
+        not_recorded=f"{missing} of {len(world.hosts)} ranks" if missing else "",
+        resolution_ns=1000,
+        steps=trace.steps,
+    )
+
+
+def system_tree(path: Path) -> list[list[tuple[str, str]]]:
+    """Name and class of each rank's host; raises TraceError."""
+    return [[(host, "node")] if host else [] for host in _load(path).world.hosts]
+
+
+def _is_file(path: Path) -> bool:
+    return _SNIFF.match(head_bytes(path, 1 << 13)) is not None
+
+
+def _load(path: Path) -> _Trace:
+    files = sorted(filter(_is_file, path.iterdir())) if path.is_dir() else [path]
+    if not files:
+        raise TraceError("holds no file of NCCL Inspector", file=path, remedy=_SET)
+    record_files(files)
+    # The program, its times and its hosts are read one after another.
+    return _load_files(path, tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@lru_cache(maxsize=1)
+def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
+    read_files = [read_records(file) for file, _ in files]
+    records = [record for each in read_files for record in each.records]
+    operations = [record for record in records if record.kind != "proxy_trace"]
+    if not operations:
+        raise TraceError("holds no collective", file=path, remedy=_SET)
+    notes = notes_on_losses(read_files)
+    world = _find_world(records)
+    notes += world.notes
+    calls = _calls(operations, world, notes)
+    timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
+    durations_only = ""
+    if not timed:
+        calls, irregular = _synchronised(calls)
+        durations_only = (
+            "Only the times of collectives are recorded, and their shares are of these: what a "
+            "rank usually computes longer than the quickest is counted; irregular delays of "
+            f"ranks, {percent(irregular)}, are left out"
+        )
+        notes.append(
+            "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
+        )
+    complete = all(each.counts_drops for each in read_files) and not any(
+        key == "coll_dropped_total" for each in read_files for _, key in each.dropped
+    )
+    calls = [
+        _with_gaps(rank_calls, complete=complete or bool(durations_only)) for rank_calls in calls
+    ]
+    notes += _notes_on_gaps(calls, complete=complete)
+    steps = _steps(records, world)
+    return _Trace(world, _with_rings(calls, steps, world), steps, durations_only, notes)
+
+
+# --- ranks -------------------------------------------------------------------------------------
+
+
+def _find_world(records: Sequence[Record]) -> _World:
+    """World ranks: those of the largest communicator, if every process has a rank in it."""
+    in_process: dict[tuple[str, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    size: dict[str, int] = {}
+    for record in records:
+        in_process[record.process][record.comm.id].add(record.comm.rank)
+        size[record.comm.id] = record.comm.n_ranks
+    devices = {
+        process: max(len(ranks) for ranks in comms.values())
+        for process, comms in in_process.items()
+    }
+    slots = [(*process, k) for process in sorted(devices) for k in range(devices[process])]
+    everywhere = [
+        comm
+        for comm in size
+        if all(len(comms.get(comm, ())) == devices[p] for p, comms in in_process.items())
+    ]
+    notes: list[str] = []
+    total = len(slots)
+    order = {slot: k for k, slot in enumerate(slots)}
+    if everywhere:
+        largest = max(everywhere, key=lambda comm: size[comm])
+        total = size[largest]
+        order = {
+            (*process, k): rank
+            for process, comms in in_process.items()
+            for k, rank in enumerate(sorted(comms[largest]))
+        }
+    elif total > 1:
+        notes.append(
+            "no communicator has a rank in every process: ranks are numbered by host and process"
+        )
+    if len(set(order.values())) < len(order):
+        raise TraceError(
+            "two processes have the same rank of a communicator",
+            file=records[0].file.parent,
+            remedy="keep the files of one run in a folder",
+        )
+    hosts = [""] * total
+    for slot, rank in order.items():
+        hosts[rank] = slot[0]
+    members = _members(in_process, devices, size, order)
+    per_host = max(record.comm.n_ranks // max(record.comm.n_hosts, 1) for record in records)
+    return _World(hosts, order, members, sorted(order.values()), max(per_host, 1), notes)
+
+
+def _members(
+    in_process: Mapping[tuple[str, int], Mapping[str, set[int]]],
+    devices: Mapping[tuple[str, int], int],
+    size: Mapping[str, int],
+    order: Mapping[tuple[str, int, int], int],
+) -> dict[str, tuple[int, ...]]:
+    """World ranks of each communicator; -1 where nothing tells."""
+    out = {comm: [-1] * n for comm, n in size.items()}
+    for process, comms in in_process.items():
+        for comm, ranks in comms.items():
+            # Which device of a process a smaller communicator uses is not recorded.
+            if len(ranks) == devices[process]:
+                for k, rank in enumerate(sorted(ranks)):
+                    out[comm][rank] = order[(*process, k)]
+    total = max(order.values()) + 1
+    for comm, world in out.items():
+        if -1 in world and len(world) >= total and all(r in (-1, k) for k, r in enumerate(world)):
+            out[comm] = list(range(len(world)))
+    return {comm: tuple(ranks) for comm, ranks in out.items()}
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+
+def _calls(operations: Sequence[Record], world: _World, notes: list[str]) -> list[list[RankCall]]:
+    """Calls of each rank, in the order in which they began or, without times, were written."""
+    out: list[list[tuple[tuple[int, int, int], RankCall]]] = [[] for _ in world.hosts]
+    turn: Counter[tuple[object, ...]] = Counter()
+    lost: Counter[str] = Counter()
+    sources: Counter[str] = Counter()
+    for place, record in enumerate(operations):
+        members = world.members[record.comm.id]
+        mine = members[record.comm.rank]
+        if mine < 0 or -1 in members:
+            lost["communicators of which processes are missing"] += 1
+            continue
+        call = (
+            _collective(record, members)
+            if record.kind == "coll_perf"
+            else _point_to_point(record, members, mine, turn)
+        )
+        if call is None:
+            lost["kinds that are not expanded"] += 1
+            continue
+        prefix = record.kind.partition("_")[0]
+        sources[str(record.body.get(f"{prefix}_timing_source", "kernel_gpu"))[:40]] += 1
+        begun = call.start_ns if call.end_ns else 0
+        out[mine].append(((begun, record.dumped_us, place), call))
+    notes += [f"{counted(number, 'record')} of {why} left out" for why, number in lost.items()]
+    by_host = sum(number for source, number in sources.items() if source != "kernel_gpu")
+    if by_host:
+        notes.append(
+            f"{counted(by_host, 'record')} timed by the host instead of the accelerator: their "
+            "times include delays of the host"
+        )
+    if not any(out):
+        raise TraceError(
+            "holds no operation of a communicator whose processes are all recorded",
+            file=operations[0].file,
+            remedy=_SET,
+        )
+    return [[call for _, call in sorted(each, key=lambda row: row[0])] for each in out]
+
+
+def _collective(record: Record, members: tuple[int, ...]) -> RankCall | None:
+    body = record.body
+    call = _CALLS.get(str(body.get("coll", "")).lower())
+    if call is None:
+        return None
+    n = len(members)
+    nbytes = record.integer("coll_msg_size_bytes") * (n if call in _PER_RANK else 1)
+    start, end, launched, channels = _times(record, "coll")
+    return RankCall(
+        (record.comm.id, record.integer("coll_sn")),
+        call,
+        members,
+        nbytes,
+        _name(record),
+        start_ns=start,
+        end_ns=end,
+        launched_ns=launched,
+        choice=_choice(body, call, nbytes, members, channels),
+        channels=channels,
+    )
+
+
+def _point_to_point(
+    record: Record, members: tuple[int, ...], mine: int, turn: Counter[tuple[object, ...]]
+) -> RankCall | None:
+    """A send or receive: the k-th between two ranks is the k-th receive or send of the other."""
+    name = str(record.body.get("p2p", "")).lower()
+    peer = record.integer("p2p_peer")
+    if name not in ("send", "recv") or peer >= len(members) or members[peer] == mine:
+        return None
+    ends = (mine, members[peer]) if name == "send" else (members[peer], mine)
+    place = (record.comm.id, mine, *ends)
+    turn[place] += 1
+    start, end, launched, _ = _times(record, "p2p")
+    return RankCall(
+        (record.comm.id, *ends, turn[place]),
+        "SendRecv",
+        ends,
+        record.integer("p2p_msg_size_bytes"),
+        _name(record),
+        start_ns=start,
+        end_ns=end,
+        launched_ns=launched,
+        root=0,
+        peer=1,
+    )
+
+
+def _name(record: Record) -> str:
+    return record.comm.name or f"comm {record.comm.id}"
+
+
+def _times(record: Record, prefix: str) -> tuple[int, int, int, int | None]:
+    """Begin and end of the kernels, ns; when the host launched them, ns; number of channels.
+
+    The accelerator's clock gives the duration, and the host's the end. Without the times of
+    kernels: the duration as the begin of a call that ends at 0.
+    """
+    took = record.integer(f"{prefix}_exec_time_us") * 1000
+    trace = record.body.get("event_trace_ts")
+    events = trace.get("kernel_events") if isinstance(trace, dict) else None
+    listed = [event for event in events if isinstance(event, dict)] if events else []
+    stops = [record.integer("kernel_stop_ts", 0, event) for event in listed]
+    channels = len(listed) if 0 < len(listed) <= MAX_CHANNELS else None
+    if not isinstance(trace, dict) or not any(stops):
+        return -took, 0, 0, channels
+    end = max(stops) * 1000
+    return end - took, end, record.integer(f"{prefix}_start_ts", 0, trace) * 1000, channels
+
+
+def _choice(
+    body: Mapping[str, object], call: str, nbytes: int, members: Sequence[int], channels: int | None
+) -> Choice | None:
+    """How the call was run, if it is recorded and Tailback expands it."""
+    algorithm = str(body.get("coll_algo", "")).lower()
+    protocol = _PROTOCOLS.get(str(body.get("coll_proto", "")).lower())
+    if algorithm not in ("ring", "tree") or protocol is None:
+        return None
+    usual = default_choice(call, nbytes, members, channels)
+    return Choice(
+        "tree" if algorithm == "tree" else "ring",
+        protocol,  # type: ignore[arg-type]
+        channels or usual.channels,
+    )
+
+
+def _synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], float]:
+    """Calls with durations only on a common clock, as early as possible.
+
+    All members end a call at once, and it takes what the last to begin needs. What a rank usually
+    begins later than the first is computation before it. Irregular delays may be of any cause: they
+    are left out.
+
+    Returns:
+        The calls, and the time of irregular delays as a share of that in calls.
+    """
+    sides: dict[object, dict[int, RankCall]] = defaultdict(dict)
+    for rank, rank_calls in enumerate(calls):
+        for call in rank_calls:
+            sides[call.key][rank] = call
+    late: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for side in sides.values():
+        longest = max(-call.start_ns for call in side.values())
+        for rank, call in side.items():
+            late[_kind(rank, call)].append(longest + call.start_ns)
+    usual = {kind: round(median(delays)) for kind, delays in late.items()}
+    spent = regular = 0
+    now = [1] * len(calls)
+    out: list[list[RankCall]] = [[] for _ in calls]
+    number = {key: k for k, key in enumerate(sides)}
+    queues = [[number[call.key] for call in rank_calls] for rank_calls in calls]
+    members = list(sides.values())
+    order, _ = common_order(queues, [tuple(side) for side in members], [0] * len(members))
+    for side in (members[k] for k in order):
+        delays = {rank: usual[_kind(rank, call)] for rank, call in side.items()}
+        first = min(delays.values())
+        start = max(now[rank] for rank in side)
+        took = min(-call.start_ns for call in side.values())
+        end = start + max(delays.values()) - first + took
+        spent += max(-call.start_ns for call in side.values())
+        regular += end - start
+        for rank, call in side.items():
+            out[rank].append(replace(call, start_ns=start + delays[rank] - first, end_ns=end))
+            now[rank] = end
+    return out, max(1.0 - regular / max(spent, 1), 0.0)
+
+
+def _kind(rank: int, call: RankCall) -> tuple[object, ...]:
+    """What calls of a rank have in common that repeat one another."""
+    return rank, call.communicator, call.call, call.nbytes, call.members
+
+
+def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:
+    """Calls of a rank with the time before each, and what of it the host had launched nothing.
+
+    Args:
+        calls: The calls.
+        complete: Whether calls that are not recorded are too small to take time.
+    """
+    out = []
+    at = calls[0].start_ns if calls else 0
+    last = _last_numbers(calls)
+    for call, skipped in zip(calls, last, strict=True):
+        start = max(call.start_ns, at)
+        gap = start - at
+        idle = min(max(call.launched_ns - at, 0), gap) * 1000 if call.launched_ns else -1
+        unrecorded = bool(skipped) and not complete
+        # A picosecond, so that the program computes where the trace has a gap.
+        before = min(gap, 1) if unrecorded else gap * 1000
+        out.append(replace(call, before_ps=before, idle_ps=idle, unrecorded_before=unrecorded))
+        at = max(call.end_ns, at)
+    return out
+
+
+def _last_numbers(calls: Sequence[RankCall]) -> list[int]:
+    """How many numbers each collective skips since the previous one of its communicator."""
+    last: dict[str, int] = {}
+    out = []
+    for call in calls:
+        comm, number = call.key[0], call.key[-1]  # type: ignore[index]
+        skipped = 0
+        if call.call != "SendRecv":
+            skipped = max(number - last.get(comm, number - 1) - 1, 0)
+            last[comm] = number
+        out.append(skipped)
+    return out
+
+
+def _notes_on_gaps(calls: Sequence[Sequence[RankCall]], *, complete: bool) -> list[str]:
+    """What the numbers of collectives say of those that are not recorded."""
+    most = max((sum(_last_numbers(rank_calls)) for rank_calls in calls), default=0)
+    if not most:
+        return []
+    why = (
+        "they are smaller than NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES, and their time counts as "
+        "computation"
+        if complete
+        else "the time around them is not explained"
+    )
+    return [f"up to {most:,} collectives of a rank between others are not recorded: {why}"]
+
+
+def _with_missing(trace: _Trace, notes: list[str]) -> list[list[RankCall]]:
+    """Calls of all ranks; those without a file do as the first, if all calls are of all ranks."""
+    world = trace.world
+    model = world.recorded[0]
+    calls = [
+        [call for call in rank_calls if len(call.members) == len(world.hosts)]
+        for rank_calls in trace.calls
+    ]
+    missing = sorted(set(range(len(world.hosts))) - set(world.recorded))
+    notes.append(
+        f"{len(missing)} of {len(world.hosts)} ranks have no file (the first: rank {missing[0]}): "
+        f"they are taken to do what rank {model} does in calls of all ranks"
+    )
+    for rank in missing:
+        calls[rank] = calls[model]
+    return calls
+
+
+# --- network steps -----------------------------------------------------------------------------
+
+_SEND_TIMES: Final = ("send_gpu_wait_ts", "send_peer_wait_ts", "send_wait_ts", "proxy_step_stop_ts")
+
+
+def _steps(records: Sequence[Record], world: _World) -> list[NetworkStep]:
+    """Steps of senders with all of their times."""
+    out = []
+    for record in records:
+        if record.kind != "proxy_trace":
+            continue
+        body = record.body
+        members = world.members[record.comm.id]
+        nested = body.get("steps")
+        listed = nested if isinstance(nested, list) else [body]
+        peer = record.integer("peer", 0)
+        if body.get("direction") != "send" or peer >= len(members):
+            continue
+        ends = members[record.comm.rank], members[peer]
+        for step in listed:
+            times = step.get("event_trace_ts") if isinstance(step, dict) else None
+            is_step = body.get("record_type") == "proxy_step" or nested is not None
+            if not is_step or not isinstance(times, dict) or -1 in ends:
+                continue
+            at = [record.integer(key, 0, times) for key in _SEND_TIMES]
+            if all(at) and at == sorted(at):
+                size = record.integer("trans_size_bytes", 0, step)
+                channel = record.integer("channel_id", 0)
+                key = (record.comm.id, record.integer("parent_sn", 0))
+                begun, ready, granted, done = (t * 1000 for t in at)
+                out.append(NetworkStep(*ends, channel, size, begun, ready, granted, done, key))
+    return out
+
+
+def _with_rings(
+    calls: list[list[RankCall]], steps: Sequence[NetworkStep], world: _World
+) -> list[list[RankCall]]:
+    """Calls with the rings that the peers of network steps show, where they close."""
+    following: dict[str, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for step in steps:
+        following[str(step.key[0])][step.channel][step.src_rank] = step.dst_rank
+    rings: dict[str, tuple[tuple[int, ...], ...]] = {}
+    for comm, channels in following.items():
+        place = {rank: k for k, rank in enumerate(world.members[comm])}
+        hosts = [world.hosts[rank] for rank in world.members[comm]]
+        closed = [_ring(after, place, hosts) for _, after in sorted(channels.items())]
+        if all(closed):
+            rings[comm] = tuple(closed)
+    if not rings:
+        return calls
+    return [
+        [
+            replace(call, rings=rings[str(call.key[0])])  # type: ignore[index]
+            if call.call != "SendRecv" and str(call.key[0]) in rings  # type: ignore[index]
+            else call
+            for call in rank_calls
+        ]
+        for rank_calls in calls
+    ]
+
+
+def _ring(
+    after: Mapping[int, int], place: Mapping[int, int], hosts: Sequence[str]
+) -> tuple[int, ...]:
+    """Members in the order of a ring; empty if the peers do not form one of all members.
+
+    NCCL's rings enter each host once: peers of other hosts alone are no ring.
+    """
+    first = min(place, key=lambda rank: place[rank])
+    ring = [first]
+    while len(ring) <= len(place) and (rank := after.get(ring[-1])) is not None and rank != first:
+        ring.append(rank)
+    complete = len(set(ring)) == len(ring) == len(place) and after.get(ring[-1]) == first
+    order = [place[rank] for rank in ring] if complete else []
+    crossings = sum(hosts[a] != hosts[b] for a, b in zip(order, order[1:] + order[:1], strict=True))
+    return tuple(order) if crossings <= len(set(hosts)) else ()

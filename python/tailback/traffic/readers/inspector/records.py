@@ -1,0 +1,243 @@
+"""Lines of one file of NCCL Inspector, each with its communicator and process.
+
+Up to v4.2 every record has its ``header`` and ``metadata``; from v4.3 on, those of the
+``dump_stats`` marker hold for as many records after it as it counts
+(``plugins/profiler/inspector/README.md`` of NVIDIA/nccl).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from tailback.errors import TraceError
+from tailback.io.delimited import shown
+from tailback.io.input_files import TRACE_MEMORY, content
+from tailback.units import counted
+
+_MOST: Final = 1 << 53
+_MAX_RANKS: Final = 1 << 20
+_BODIES: Final = ("coll_perf", "p2p_perf", "proxy_trace")
+_DROPS: Final = {
+    "coll_dropped_total": "collectives",
+    "p2p_dropped_total": "sends and receives",
+    "proxy_dropped_total": "network steps",
+    "proxy_ops_dropped_total": "network operations with their steps",
+    "proxy_pxn_skipped_process_total": "network operations for other processes (PXN)",
+}
+_RINGS: Final = "NCCL_INSPECTOR_DUMP_{COLL,P2P,PROXY}_RING_SIZE"
+_AGAIN: Final = "the file is damaged: copy it again or record it again"
+
+
+@dataclass(frozen=True)
+class CommunicatorRank:
+    """A communicator as one of its ranks names it.
+
+    Attributes:
+        id: Its hash, the same for all ranks.
+        name: Its name; empty if it has none.
+        rank: This rank in it.
+        n_ranks: Number of its ranks.
+        n_hosts: Number of their hosts, 0 if unknown.
+    """
+
+    id: str
+    name: str
+    rank: int
+    n_ranks: int
+    n_hosts: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of an operation.
+
+    Attributes:
+        comm: Its communicator.
+        process: Host and process.
+        dumped_us: When it was written, µs since 1970.
+        kind: ``coll_perf``, ``p2p_perf`` or ``proxy_trace``.
+        body: Its fields.
+        file: Where it is from.
+        line: Line of the file, from 1.
+    """
+
+    comm: CommunicatorRank
+    process: tuple[str, int]
+    dumped_us: int
+    kind: str
+    body: Mapping[str, Any]
+    file: Path
+    line: int
+
+    def integer(self, key: str, default: int | None = None, body: Any = None) -> int:
+        """A whole number of the record; raises TraceError if it is missing or impossible."""
+        return _integer(self.body if body is None else body, key, self.file, self.line, default)
+
+
+@dataclass
+class InspectorFile:
+    """The records of a file.
+
+    Attributes:
+        records: In the order of the file.
+        dropped: Largest count of what the plugin dropped, by communicator (or process) and kind.
+        orphans: InspectorFile without a communicator, as the marker before them is missing.
+        missing: InspectorFile that markers count and the file lacks.
+        cut: Whether the last line is cut short.
+        counts_drops: Whether it counts what the plugin dropped, from v4.1 on.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    dropped: dict[tuple[object, str], int] = field(default_factory=dict)
+    orphans: int = 0
+    missing: int = 0
+    cut: bool = False
+    counts_drops: bool = False
+
+
+def read_records(file: Path) -> InspectorFile:
+    """Read a file of Inspector.
+
+    Raises:
+        TraceError: A line is no JSON, or a value is impossible.
+    """
+    out = InspectorFile()
+    context: tuple[CommunicatorRank, tuple[str, int], int] | None = None
+    remaining = 0
+    for line, entry in _objects(file, out):
+        stats = entry.get("dump_stats")
+        if "header" in entry:
+            source = _context(entry, file, line)
+            if isinstance(stats, dict):
+                out.missing += remaining
+                _count_drops(out, source, stats, file, line)
+                context, remaining = None, 0
+                out.counts_drops = True
+                if not _has_own_headers(entry.get("metadata")):
+                    keys = ("coll_records", "p2p_records", "proxy_records")
+                    context = source
+                    remaining = sum(_integer(stats, key, file, line, 0) for key in keys)
+                continue
+        elif context is not None and remaining:
+            source = context
+            remaining -= 1
+        else:
+            out.orphans += 1
+            continue
+        for kind in _BODIES:
+            if isinstance(entry.get(kind), dict):
+                out.records.append(Record(*source, kind, entry[kind], file, line))
+    out.missing += remaining
+    return out
+
+
+def notes_on_losses(files: list[InspectorFile]) -> list[str]:
+    """A line for everything that the plugin dropped, or that files lack."""
+    notes = []
+    for key, what in _DROPS.items():
+        total = sum(
+            number for each in files for (_, name), number in each.dropped.items() if name == key
+        )
+        if total:
+            remedy = "" if "pxn" in key else f": raise {_RINGS}"
+            notes.append(f"the plugin dropped {total:,} {what}{remedy}")
+    orphans, missing = (
+        sum(getattr(each, name) for each in files) for name in ("orphans", "missing")
+    )
+    if orphans:
+        notes.append(
+            f"{counted(orphans, 'record')} without the marker that names their communicator "
+            "are left out"
+        )
+    if missing:
+        notes.append(f"{counted(missing, 'record')} that markers count are not in the files")
+    cut = sum(each.cut for each in files)
+    if cut:
+        notes.append(f"the last line of {counted(cut, 'file')} is cut short and left out")
+    return notes
+
+
+def _objects(file: Path, out: InspectorFile) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file, one a line, with the number of the line."""
+    lines = content(file, TraceError, TRACE_MEMORY).split(b"\n")
+    last = max((k for k, text in enumerate(lines) if text.strip()), default=-1)
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            entry = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            # The process may end while it writes.
+            if number - 1 == last > 0:
+                out.cut = True
+                return
+            raise TraceError(
+                f"is not valid JSON: {error}", file=file, place=f"line {number}", remedy=_AGAIN
+            ) from None
+        if not isinstance(entry, dict):
+            raise _wrong(file, number, f"{shown(str(entry))} is no record")
+        yield number, entry
+
+
+def _has_own_headers(metadata: Any) -> bool:
+    """Whether records of this version have headers of their source."""
+    version = metadata.get("inspector_output_format_version") if metadata else ""
+    return version in ("v4.0", "v4.1", "v4.2")
+
+
+def _context(
+    entry: dict[str, Any], file: Path, line: int
+) -> tuple[CommunicatorRank, tuple[str, int], int]:
+    header, metadata = entry["header"], entry.get("metadata", {})
+    if not isinstance(header, dict) or not isinstance(metadata, dict):
+        raise _wrong(file, line, "header and metadata are no objects")
+    name = str(header.get("comm_name", ""))
+    # Plugins that write the same without metadata have one file a process, too.
+    host = str(metadata.get("hostname", "") or file.name)
+    n_ranks, rank = (_integer(header, key, file, line) for key in ("n_ranks", "rank"))
+    if rank >= n_ranks or n_ranks > _MAX_RANKS:
+        raise _wrong(file, line, f"rank {rank:,} of {n_ranks:,}")
+    comm = CommunicatorRank(
+        str(header.get("id", ""))[:80],
+        "" if name == "unknown" else name[:80],
+        rank,
+        n_ranks,
+        _integer(header, "nnodes", file, line, 0),
+    )
+    process = host[:255], _integer(metadata, "pid", file, line, 0)
+    return comm, process, _integer(metadata, "dump_timestamp_us", file, line, 0)
+
+
+def _count_drops(
+    out: InspectorFile,
+    source: tuple[CommunicatorRank, tuple[str, int], int],
+    stats: Mapping[str, Any],
+    file: Path,
+    line: int,
+) -> None:
+    for key in _DROPS:
+        # Skips of PXN are counted once for the process, and repeated by every communicator.
+        subject = source[1] if "process" in key else (source[0].id, source[0].rank)
+        number = _integer(stats, key, file, line, 0)
+        if number:
+            out.dropped[subject, key] = max(out.dropped.get((subject, key), 0), number)
+
+
+def _integer(
+    values: Mapping[str, Any], key: str, file: Path, line: int, default: int | None = None
+) -> int:
+    value = values.get(key, default)
+    if isinstance(value, float) and isfinite(value):
+        value = round(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
+        raise _wrong(file, line, f"{key} is {shown(str(value))}")
+    return value
+
+
+def _wrong(file: Path, line: int, message: str) -> TraceError:
+    return TraceError(message, file=file, place=f"line {line}", remedy=_AGAIN)

@@ -1,0 +1,152 @@
+"""Training runs: bus bandwidth, and which connection is slow by its network steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tailback as tb
+from tailback.cli.explanation_screen import explanation_lines
+from tailback.diagnosis.explanation import Explanation
+from tailback.evidence import MeasuredRun
+from tailback.evidence.model import LateRank
+from tailback.evidence.step_times import step_profile
+from tailback.fabric.degraded import degrade
+from tailback.inference import measured_wording as wording
+from tailback.inference.bus_bandwidth import bus_bandwidths, bus_factor
+from tailback.inference.comparisons import NetworkStepTimes
+from tailback.inference.measured_run import measured_run
+from tailback.run.run import Run
+from tailback.scenario.model import Degraded
+from tailback.simulation import PreparedScenario, execute, prepare
+from tailback.sources.source import Source
+from tests.factories.inspector_files import all_reduce, send_step, write
+
+FOLLOWING = {0: 1, 1: 2, 2: 3, 3: 0}
+SLOW = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """A ring of four ranks; the cable of rank 2 has a quarter of the rate."""
+
+    prepared: PreparedScenario
+    measured: MeasuredRun
+
+    def simulated(self, cable: str | None = None) -> Run:
+        fabric = self.prepared.fabric
+        slow = [] if cable is None else [Degraded(cable=cable, rate="25 Gb/s")]
+        return execute(self.prepared, fabric=degrade(fabric, slow), record_computation=True)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    # Rank 3 begins 100 us late: the others wait, and its own time is that of the network.
+    ranks = [
+        [
+            *(
+                all_reduce(k, 1000 * k + (100 if rank == 3 else 0), 1000 * k + 600, 1 << 20)
+                for k in range(1, 4)
+            ),
+            send_step(1, FOLLOWING[rank], 84 if SLOW in (rank, FOLLOWING[rank]) else 21, 1 << 18),
+        ]
+        for rank in range(4)
+    ]
+    links = tmp_path / "links.csv"
+    links.write_text("a,b,gbps\n" + "".join(f"n{k},leaf0,100\n" for k in range(4)))
+    origin = Source.of(write(traces, *ranks), fabric=str(links))
+    prepared = prepare(origin.scenario)
+    measured = measured_run(prepared)
+    assert measured is not None
+    return Case(prepared, measured)
+
+
+@pytest.mark.parametrize(
+    ("call", "factor"),
+    [
+        ("ncclAllReduce", 1.5),
+        ("ncclAllGather", 0.75),
+        ("ncclReduceScatter", 0.75),
+        ("ncclAllToAll", 0.75),
+        ("ncclBroadcast", 1.0),
+        ("ncclReduce", 1.0),
+    ],
+)
+def test_bus_factors_are_those_of_nccl_tests(call: str, factor: float) -> None:
+    assert bus_factor(call, 4) == factor
+
+
+def test_bus_bandwidth_excludes_waits_for_late_ranks(case: Case) -> None:
+    job = case.prepared.observed
+    run, slow = case.simulated(), case.simulated("n2[1]")
+    (row,) = bus_bandwidths(
+        case.measured, job.program, case.prepared.fabric, job.node.astype(np.int64), (run, slow)
+    )
+    assert (row.call, row.n_ranks, row.n_hosts, row.count) == ("ncclAllReduce", 4, 4, 3)
+    bus_bytes = 1.5 * (1 << 20)
+    assert row.measured_gbytes == pytest.approx(bus_bytes / 500e3)
+    assert row.with_waits_gbytes == pytest.approx(bus_bytes / 600e3)
+    assert row.line_gbytes == 12.5
+    assert row.line_gbytes > row.expected_gbytes > 2 * row.explained_gbytes > 0
+
+
+def test_network_steps_tell_slow_connection(case: Case) -> None:
+    healthy = case.simulated()
+    profile = step_profile(case.measured.tables, healthy)
+    assert profile is not None
+    compare = NetworkStepTimes(profile)
+    misfits = {f"n{k}": compare(case.simulated(f"n{k}[1]")) for k in range(4)}
+    without = compare(healthy)
+    assert without is not None
+    assert min(misfits, key=lambda cable: misfits[cable] or 1.0) == f"n{SLOW}"
+    assert (misfits[f"n{SLOW}"] or 1.0) < without / 4
+    like = compare.to(case.simulated(f"n{SLOW}[1]"))
+    assert like is not None
+    assert like(case.simulated(f"n{SLOW}[1]")) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_late_ranks_are_of_hosts_or_accelerators() -> None:
+    def late(share: float | None) -> list[LateRank]:
+        return [LateRank(rank=3, waited_ps=9, excess_ps=10, idle_share=share)]
+
+    assert "on the accelerator for 90 %" in wording.slow_side(late(0.1), "imbalance")
+    assert "without work from the host for 80 %" in wording.slow_side(late(0.8), "imbalance")
+    assert wording.slow_side(late(None), "imbalance") == wording.check_side(late(None)) == ""
+    assert wording.slow_side(late(0.8), "noise") == ""
+    assert "data loading" in wording.check_side(late(0.8))
+    assert "clocks, power" in wording.check_side(late(0.1))
+
+
+def test_screen_shows_bus_bandwidth(case: Case) -> None:
+    job, run = case.prepared.observed, case.simulated()
+    node = job.node.astype(np.int64)
+    rows = bus_bandwidths(case.measured, job.program, case.prepared.fabric, node, (run, run))
+    explanation = Explanation(
+        elapsed_ps=10,
+        parts={"not explained": 10},
+        costs=[],
+        not_explained_ps=10,
+        model_error_ps=0,
+        missing=[],
+        sources=[],
+        bus_bandwidths=list(rows),
+    )
+    lines = explanation_lines(explanation)
+    assert any(line.split()[:4] == ["AllReduce", "1", "MiB", "4/4"] for line in lines)
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
+def test_contradicting_steps_leave_cause_open(case: Case, tmp_path: Path) -> None:
+    links = case.prepared.scenario.fabric.file
+    result = tb.diagnose(tmp_path / "traces", fabric=links, seeds=1, methods=["block"])
+    # The steps show a slow cable, and the calls take no longer than on a healthy network.
+    assert result.cause == "undetermined"
+    result.write(tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Bus bandwidth of collectives" in page

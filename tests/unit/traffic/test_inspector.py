@@ -1,0 +1,168 @@
+"""NCCL Inspector's files: ranks, times, losses and network steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tailback.errors import TraceError
+from tailback.evidence import measure
+from tailback.traffic.readers import READERS, read_trace, timed_reader
+from tailback.traffic.readers.recorded_run import RecordedRun
+from tests.factories.inspector_files import (
+    Entry,
+    all_reduce,
+    process,
+    sample,
+    send_step,
+    untimed,
+    write,
+)
+
+
+def recorded(path: Path) -> RecordedRun:
+    reader = timed_reader(path)
+    assert reader is READERS["nccl-inspector"]
+    return reader.record(path)
+
+
+@pytest.mark.parametrize("version", ["v4.0", "v4.2", "v4.3"])
+def test_every_version_gives_the_same_calls(version: str, tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 150, 300)]
+    run = recorded(write(tmp_path, entries, entries, version=version))
+    assert (run.calls.enter_ps // 10**6).tolist() == [0, 150, 0, 150]
+    assert (run.calls.leave_ps // 10**6).tolist() == [50, 300, 50, 300]
+    assert run.collectives.instance.tolist() == [0, 0, 1, 1]
+    assert run.system == [[("n0", "node")], [("n1", "node")]]
+
+
+def test_early_rank_waits_for_slow_rank(tmp_path: Path) -> None:
+    measured = measure(sample(tmp_path)).measured
+    assert measured.wait_states == {"wait_nxn": 50_000_000}
+    late = measured.latecomers[0]
+    assert (late.rank, late.waited_ps, late.host) == (1, 100_000_000, "n1")
+
+
+def test_launch_tells_slow_host_from_slow_accelerator(tmp_path: Path) -> None:
+    def entries(launched_us: float, begin_us: float) -> list[Entry]:
+        return [all_reduce(1, 0, 50), all_reduce(2, begin_us, 500, launched_us=launched_us)]
+
+    for launched_us, share in ((55, 0.02), (395, 1.0)):
+        folder = tmp_path / str(launched_us)
+        folder.mkdir()
+        write(folder, entries(52, 150), entries(52, 150), entries(launched_us, 400))
+        late = measure(folder).measured.latecomers[0]
+        assert late.rank == 2
+        assert late.idle_share == pytest.approx(share, abs=0.02)
+
+
+def test_durations_alone_name_last_rank_to_begin(tmp_path: Path) -> None:
+    ranks = [[all_reduce(1, 0, 50), all_reduce(2, 60, end)] for end in (160, 160, 90)]
+    run = measure(write(tmp_path, *([untimed(entry) for entry in rank] for rank in ranks)))
+    assert run.measured.elapsed_ps == 150_000_000
+    assert run.measured.latecomers[0].rank == 2
+    assert "Only the times of collectives are recorded" in run.measured.caveat
+    assert run.origin_unix_ns is None
+
+
+def test_dropped_and_missing_records_are_said(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
+    write(tmp_path, entries, entries, coll_dropped_total=7, coll_records=3)
+    file = tmp_path / "n0-pid100.log"
+    file.write_text(json.dumps(entries[0]) + "\n" + file.read_text() + '{"coll_perf": {"co')
+    notes = " ".join(read_trace(tmp_path).notes)
+    assert "the plugin dropped 14 collectives: raise NCCL_INSPECTOR" in notes
+    assert "1 record without the marker" in notes
+    assert "2 records that markers count are not in the files" in notes
+    assert "last line of 1 file is cut short" in notes
+
+
+def test_missing_process_leaves_cause_open(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 120)]
+    (tmp_path / "a.log").write_text(process(0, 2, entries))
+    run = recorded(tmp_path)
+    assert run.not_recorded == "1 of 2 ranks"
+    assert run.caveat.startswith("Rank 0 alone shows 92 % of its time in NCCL, 92 % without")
+    assert "8.3 % is beyond the quickest call" in run.caveat
+    assert read_trace(tmp_path).n_ranks == 2
+
+
+def test_smaller_communicators_keep_their_members(tmp_path: Path) -> None:
+    world = [all_reduce(1, 0, 50)]
+    for rank in range(4):
+        pair = process(rank // 2, 2, [all_reduce(1, 60, 90, 400)], comm=f"0x{rank % 2}")
+        pair = pair.replace(f'"n{rank // 2}"', f'"n{rank}"')
+        pair = pair.replace(f'"pid": {100 + rank // 2}', f'"pid": {100 + rank}')
+        (tmp_path / f"{rank}.log").write_text(process(rank, 4, world) + pair)
+    run = recorded(tmp_path)
+    small = run.collectives.sent_bytes == 400
+    assert sorted(run.collectives.rank[small].tolist()) == [0, 1, 2, 3]
+    assert len(np.unique(run.collectives.instance[small])) == 2
+
+
+def test_network_steps_show_ring_and_times(tmp_path: Path) -> None:
+    following = {0: 2, 2: 1, 1: 0}
+    ranks = [[all_reduce(1, 0, 50), send_step(1, following[rank], 40)] for rank in range(3)]
+    write(tmp_path, *ranks)
+    steps = recorded(tmp_path).steps
+    assert steps is not None
+    assert dict(zip(steps.src_rank.tolist(), steps.dst_rank.tolist(), strict=True)) == following
+    assert steps.network_ps.tolist() == [40_000_000] * 3
+    program = read_trace(tmp_path)
+    pairs = set(zip(*(column.tolist() for column in program.traffic_matrix()[:2]), strict=True))
+    assert pairs == set(following.items())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"n_ranks": 2', '"n_ranks": 0', "line 1"),
+        ('"coll_exec_time_us": 50', '"coll_exec_time_us": -1', "line 2"),
+        ('{"coll_perf"', "[7, {", "line 2"),
+    ],
+)
+def test_damage_names_its_line(old: str, new: str, place: str, tmp_path: Path) -> None:
+    sample(tmp_path)
+    file = tmp_path / "n0-pid100.log"
+    file.write_text(file.read_text().replace(old, new, 1))
+    with pytest.raises(TraceError) as caught:
+        read_trace(tmp_path)
+    assert (caught.value.file, caught.value.place) == (file, place)
+    assert caught.value.remedy
+
+
+def test_time_around_unrecorded_collectives_is_open(tmp_path: Path) -> None:
+    """Collective 2 is not recorded: small if nothing was dropped, else of any size."""
+    entries = [all_reduce(1, 0, 50), all_reduce(3, 150, 200), all_reduce(4, 250, 300)]
+    for dropped, part in ((0, "computation"), (1, "not_recorded")):
+        folder = tmp_path / str(dropped)
+        folder.mkdir()
+        parts = measure(write(folder, entries, entries, coll_dropped_total=dropped)).measured.parts
+        times = {each.name: each.ps for each in parts}
+        assert times[part] == (150 if not dropped else 100) * 10**6
+        notes = " ".join(read_trace(folder).notes)
+        assert "up to 1 collectives of a rank between others are not recorded" in notes
+
+
+def test_files_without_metadata_are_processes(tmp_path: Path) -> None:
+    """As plugins of other makers write them, with fractions of microseconds."""
+    for rank in range(2):
+        body = untimed(all_reduce(1, 0, 50.4))
+        line = {"header": {"rank": rank, "n_ranks": 2}, **body}
+        (tmp_path / f"{rank}.jsonl").write_text(json.dumps(line) + "\n")
+    assert (recorded(tmp_path).calls.leave_ps // 10**6).tolist() == [50, 50]
+
+
+def test_peers_on_other_hosts_alone_are_no_ring(tmp_path: Path) -> None:
+    following = {0: 2, 2: 1, 1: 3, 3: 0}
+    for rank in range(4):
+        entries = [all_reduce(1, 0, 50), send_step(1, following[rank], 40)]
+        text = process(rank, 4, entries, host=f"n{rank // 2}")
+        (tmp_path / f"{rank}.log").write_text(text)
+    program = read_trace(tmp_path)
+    pairs = set(zip(*(column.tolist() for column in program.traffic_matrix()[:2]), strict=True))
+    assert pairs != set(following.items())
+    assert len({pair for pair in pairs if sum(pair) in (1, 5)}) == 2
