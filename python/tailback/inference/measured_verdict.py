@@ -111,14 +111,7 @@ def explain(
     expected -= overshoot
     ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, overshoot))
     surplus, scale = overshoot - summary.others_more_ps, ensemble.mean_scale
-    costs = costs_of_causes(diagnosis, measured, summary, further, scale, surplus)
-    if summary.unknown_job is None:
-        costs = with_cost_together(
-            costs, diagnosis.modelled_ps, further.without, scale, surplus, further.separable
-        )
-    costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
-    costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
-    costs = with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
+    costs = _costs(diagnosis, measured, summary, further, scale, surplus, (expected, inside))
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = _decided(costs, ensemble, further, summary)
     explanation = Explanation(
@@ -178,6 +171,37 @@ def explain(
     proved = advise(explained if other else diagnosis, saves_of_measured(measured, summary))
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
+
+
+def _costs(
+    diagnosis: Diagnosis,
+    measured: Measured,
+    summary: EvidenceSummary,
+    further: FurtherCosts,
+    scale: float,
+    surplus: int,
+    times: tuple[int, int],
+) -> list[Cost]:
+    """Cost of each cause, largest first, with what two of them cost together.
+
+    Args:
+        diagnosis: Diagnosis of the expected run.
+        measured: The measured run.
+        summary: Results from evidence other than the trace.
+        further: Costs of computation and routing.
+        scale: Factor from expected to measured time.
+        surplus: Part of the simulated cost of other traffic that the measured time excludes, ps.
+        times: The expected and the measured time of the modelled part, ps.
+    """
+    expected, inside = times
+    costs = costs_of_causes(diagnosis, measured, summary, further, scale, surplus)
+    if summary.unknown_job is None:
+        costs = with_cost_together(
+            costs, diagnosis.modelled_ps, further.without, scale, surplus, further.separable
+        )
+    costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
+    costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
+    return with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
 
 
 def _decided(

@@ -203,7 +203,7 @@ def test_messages_that_met_others_or_waited_are_excluded(
         assert times.placed[0].series.n == 2
 
 
-def test_a_wait_for_a_late_partner_tells_no_latency() -> None:
+def test_waits_for_late_partners_tell_no_latency() -> None:
     """Rank 1 waits for what it receives and sends at once; the receiver of the latter is late."""
     there, back = (0, 1, 8, 0, 0, 90 * US), (1, 0, 8, 150 * US, 140 * US, 240 * US)
     sent = (1, 2, 1 << 20, -2 * US, 80 * US, 90 * US)
