@@ -22,10 +22,10 @@ export CARGO_INCREMENTAL := 0
 endif
 
 .PHONY: help demo test test-all setup packages lint fmt rust-lint rust-test py-lint py-test docs docs-check \
-  web web-check bench lock wheel clean
+  web web-check bench studies studies-quick lock wheel clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## set up, diagnose a recorded run into demo-report/, compare it with the run after the remedy
 	@scripts/setup.sh run
@@ -92,6 +92,12 @@ web-check: setup ## the viewer in the package is the one its sources give
 
 bench: setup ## list the benchmarks, or run one: make bench BENCH=name
 	@$(BIN)/python scripts/bench.py $(BENCH)
+
+studies: setup ## make the tables of the studies again whose inputs changed; may be stopped and resumed
+	$(BIN)/python -m studies make
+
+studies-quick: setup ## make the quick ones in a copy and show what differs from the pages
+	$(BIN)/python -m studies make --quick
 
 lock: setup ## resolve the dependencies of pyproject.toml again
 	@scripts/lock.sh

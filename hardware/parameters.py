@@ -1,7 +1,8 @@
 """Parameter tables of the switch port, from the software: `python hardware/parameters.py`.
 
-Without arguments it writes the round constants of the packet id into rtl/parameters.svh. `--links
-N` prints the register values of N links as CSV: link number and hash masks.
+Without arguments it writes the round constants of the packet id into rtl/parameters.svh and
+p4/parameters.p4. `--links N` prints the register values of N links as CSV: link number and hash
+masks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from tailback import _core
 from tailback.telemetry.packet_ids import ID_BITS, ID_ROUND
 
-RTL = Path(__file__).resolve().parent / "rtl"
+HERE = Path(__file__).resolve().parent
 HASH_BITS = 5
 
 
@@ -25,6 +26,17 @@ def header() -> str:
         "// Written by hardware/parameters.py from the software's constants.\n"
         f"localparam logic [23:0] ID_ROUND = 24'h{ID_ROUND:06x};\n"
     )
+
+
+def p4_header() -> str:
+    """The same for the P4 programs."""
+    return (
+        "// Written by hardware/parameters.py from the software's constants.\n"
+        f"const bit<24> ID_ROUND = 24w0x{ID_ROUND:06x};\n"
+    )
+
+
+FILES = {HERE / "rtl" / "parameters.svh": header, HERE / "p4" / "parameters.p4": p4_header}
 
 
 def masks(links: int, bits: int = HASH_BITS) -> np.ndarray:
@@ -48,7 +60,8 @@ def main() -> int:
     parser.add_argument("--links", type=int, help="print the registers of so many links as CSV")
     options = parser.parse_args()
     if options.links is None:
-        (RTL / "parameters.svh").write_text(header(), encoding="utf-8")
+        for path, text in FILES.items():
+            path.write_text(text(), encoding="utf-8")
         return 0
     print("link,number," + ",".join(f"mask{k}" for k in range(HASH_BITS)))
     for link, row in enumerate(masks(options.links)):

@@ -14,6 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from measuring.records import exclusive_pages, record_tables, watch_reads
+
+watch_reads()
+
 
 def cpu_seconds() -> float:
     """Processor time of this process and the commands it ran: the time on an idle core."""
@@ -37,17 +41,31 @@ def machine() -> str:
     return f"{processor()}, {os.cpu_count()} cores"
 
 
-def put(page: Path, parts: Mapping[str, str]) -> None:
-    """Replace parts of a page, by name."""
-    text = page.read_text(encoding="utf-8")
-    for name, part in parts.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
-        head, opened, body = text.partition(begin)
-        _, closed, tail = body.partition(end)
-        if not (opened and closed):
-            raise SystemExit(f"{page} has no place for {begin}")
-        text = f"{head}{begin}\n{part}\n{end}{tail}"
-    page.write_text(text, encoding="utf-8")
+def put(
+    page: Path,
+    parts: Mapping[str, str],
+    arguments: str | None = None,
+    seconds: float | None = None,
+) -> None:
+    """Replace parts of a page, by name, and record how they were made.
+
+    Args:
+        page: The page.
+        parts: New text of each part.
+        arguments: Options that make these parts again, where those of this process make more.
+        seconds: Their processor time; None: all of this process.
+    """
+    with exclusive_pages():
+        text = page.read_text(encoding="utf-8")
+        for name, part in parts.items():
+            begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+            head, opened, body = text.partition(begin)
+            _, closed, tail = body.partition(end)
+            if not (opened and closed):
+                raise SystemExit(f"{page} has no place for {begin}")
+            text = f"{head}{begin}\n{part}\n{end}{tail}"
+        page.write_text(text, encoding="utf-8")
+        record_tables(page, parts, arguments, cpu_seconds() if seconds is None else seconds)
 
 
 class Part(Protocol):
@@ -97,7 +115,7 @@ def run_parts(
         if not arguments.json:
             print(f"## {name}\n\n{section(part)}\n", flush=True)
         if arguments.write:
-            put(page, {part.name: section(part)})
+            put(page, {part.name: section(part)}, f"--{kind} {name} --write", part.seconds)
             draw(part)
     if arguments.json:
         print(json.dumps(done, indent=2, ensure_ascii=False))

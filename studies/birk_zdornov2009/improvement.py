@@ -10,11 +10,13 @@ many permutations there were. Every combination is computed, and the 25 % exampl
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from measuring import put
 from studies.birk_zdornov2009.packet_rates import PAGE
 from studies.birk_zdornov2009.permutations import completion
 from studies.birk_zdornov2009.permuted_flows import (
@@ -23,12 +25,14 @@ from studies.birk_zdornov2009.permuted_flows import (
     permutation_congestion,
     rounds_to_completion,
 )
-from studies.taffet2019.reproduction import Row, run, table
+from studies.taffet2019.reproduction import Row, state_agreement, table
 from tailback.fluid import FlowPaths
 from tailback.units import percent
 
-COPIES: Final = (1, 2, 4, 8)
-RUNS: Final = 2
+COPIES: Final = tuple(range(1, 9))
+RUNS: Final = 50
+PERMUTATIONS: Final = 1000
+"""As many as the slides had."""
 BUFFER: Final = 8
 ROUTINGS: Final = {"margin 1": "adaptive, width 2", "margin 2": "adaptive, width 2, margin 2"}
 PLAIN: Final = "oblivious, plain"
@@ -59,7 +63,7 @@ def largest(times: Times, routing: str, key: str, sense: str, least: int) -> tup
     )
 
 
-def congestion_rows(runs: int = 200) -> list[Row]:
+def congestion_rows(runs: int = PERMUTATIONS) -> list[Row]:
     """Congestion of a random permutation at width 2 against the plain tree, oblivious."""
     plain = permutation_congestion(KaryTree(), TreeRouting(adaptive=False), runs, seed=1)
     extra = KaryTree(width=2).extra_ports
@@ -84,7 +88,7 @@ def congestion_rows(runs: int = 200) -> list[Row]:
                 "about −50 %, −20 %",
                 f"{percent(most, sign='+')}, {percent(mean, sign='+')}",
                 f"{100 * most + 50:+.0f}, {100 * mean + 20:+.0f} points",
-                f"{runs} permutations (theirs 1000)",
+                f"{runs} permutations, as theirs",
             )
         )
     return out
@@ -101,7 +105,7 @@ def rows(times: Times) -> list[Row]:
                 "up to 13 %",
                 f"up to {percent(share)} ({at} permutations)",
                 f"{100 * share - 13:+.0f} points",
-                f"1 to {COPIES[-1]} permutations, {RUNS} runs each (theirs 50)",
+                f"1 to {COPIES[-1]} permutations, {RUNS} runs each, as theirs",
             )
         )
         for words, routing in ROUTINGS.items():
@@ -127,7 +131,7 @@ def rows(times: Times) -> list[Row]:
                 f"AR without rate control, {words}: worst",
                 "“can cause damage”",
                 f"{percent(-damage[0], sign='+')} time ({damage[1]} permutations)",
-                "none" if damage[0] < 0 else "see ours",
+                state_agreement(damage[0] < 0),
                 "",
             )
         )
@@ -137,7 +141,7 @@ def rows(times: Times) -> list[Row]:
             "slide “congestion spreading”: over the optimum, any buffer",
             "+25 %",
             f"{percent(free - 1, sign='+')} without, {percent(paced - 1, sign='+')} with rates",
-            "none" if abs(free - 1.25) < 0.01 else "see ours",
+            state_agreement(abs(free - 1.25) < 0.01),
             "two flows and a pair into one link, three more beside the pair; buffers 2, 8, 32",
         )
     )
@@ -162,5 +166,35 @@ def spreading(buffers: tuple[int, ...] = (2, 8, 32), cells: int = 2000) -> tuple
     return max(both[0]), max(both[1])
 
 
+def superposed_table(times: Times) -> str:
+    """Times of every number of permutations; in brackets against oblivious without control."""
+    cases = {PLAIN: "oblivious", **{routing: words for words, routing in ROUTINGS.items()}}
+    heads = [f"{words}, {way}" for words in cases.values() for way in ("no control", "assigned")]
+    lines = [f"| | {' | '.join(heads)} | `W` of the three |", "|---" * (len(heads) + 2) + "|"]
+    for number in sorted({copies for copies, _ in times}):
+        before = times[number, PLAIN]["no_control"]
+        cells = []
+        for routing in cases:
+            for key in ("no_control", "paced"):
+                value = times[number, routing][key]
+                change = f" ({percent(value / before - 1, sign='+')})" if value != before else ""
+                cells.append(f"{value:.1f}{change}")
+        bounds = ", ".join(f"{times[number, routing]['assignment']:.1f}" for routing in cases)
+        lines.append(f"| {number} | {' | '.join(cells)} | {bounds} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the tables; write them on request."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="update README.md of the study")
+    arguments = parser.parse_args()
+    times = measured()
+    parts = {"superposed": superposed_table(times), "slides improvement": table(rows(times))}
+    print("\n\n".join(parts.values()))
+    if arguments.write:
+        put(PAGE, parts)
+
+
 if __name__ == "__main__":
-    run(__doc__, "slides improvement", lambda: table(rows(measured())), PAGE)
+    main()

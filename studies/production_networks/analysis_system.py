@@ -27,6 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from measuring import cpu_seconds, put
+from studies.baselines import baseline_table
 from studies.production_networks.compare import PAGE
 from studies.production_networks.job_mixes import LINE_GBPS, MOST
 from studies.production_networks.simulated import percent
@@ -330,7 +331,7 @@ def findings(changed: dict[str, Stalls], tried: dict[str, Stalls]) -> list[str]:
         after = [
             f"{name} ({percent(100 * changed[name].shares[number])})"
             for name in others
-            if changed[name].shares[number] <= share / 2
+            if share > 0 and changed[name].shares[number] <= share / 2
         ]
         out.append(
             f"* **{category} {way}**, {percent(100 * SHARES[number])} in theirs and "
@@ -401,6 +402,12 @@ def main() -> None:
         "analysis classes": "\n".join(class_rows(draws, [draws[n] for n in order])),
         "analysis changes": "\n".join(rows),
         "analysis mechanisms": "\n".join(mechanism_rows(tried)),
+        "analysis baselines": baseline_table(
+            np.array([outcome.shares for outcome in draws]),
+            SHARES,
+            np.array([outcome.typical <= MOST for outcome in draws]),
+            len(order),
+        )[0],
         "analysis findings": "\n".join(findings(changed, tried)),
         "analysis draws": (
             f"{len(uses)} draws, of which {len(order)} are kept: root-mean-square difference of "

@@ -25,13 +25,16 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 
 from measuring import cpu_seconds, put
+from studies.baselines import baseline_table
 from studies.production_networks.job_mixes import (
     CLASSES,
     LINE_GBPS,
     LONG,
     MIXES,
+    MOST,
     PRIORS,
     PUBLISHED,
     RECEIVERS,
@@ -50,6 +53,7 @@ from studies.production_networks.simulated import percent
 from tailback.units import format_bytes, parse_time_ps
 
 PAGE: Final = Path(__file__).resolve().with_name("README.md")
+SIGNIFICANT: Final = 0.05
 Shares = NDArray[np.float64]
 
 
@@ -193,13 +197,29 @@ def at_line_rate(draws: Draws) -> NDArray[np.bool_]:
 
 
 def falls(changed: dict[str, Shares], name: str) -> tuple[list[str], list[str]]:
-    """Classes of the nearest draw whose share one change at least halves, and the others."""
+    """Classes of the nearest draw whose share one change at least halves, and the others.
+
+    A class without any stall in the draw can fall no further and is among the others.
+    """
     before, after = changed["the nearest draw"], changed[name]
     fallen, others = [], []
     for number, (category, way) in enumerate(CLASSES):
         text = f"{category} {way} {percent(100 * before[number])} → {percent(100 * after[number])}"
-        (fallen if after[number] <= before[number] / 2 else others).append(text)
+        halved = before[number] > 0 and after[number] <= before[number] / 2
+        (fallen if halved else others).append(text)
     return fallen, others
+
+
+def compare_with_all(fits: pl.DataFrame, every: pl.DataFrame, name: str) -> str:
+    """How often receivers are slower than the line: kept draws against all that last."""
+    slow = [table[name].to_numpy() < LINE_GBPS for table in (fits, every)]
+    usual = float(slow[1].mean())
+    chance = binomtest(int(slow[0].sum()), len(slow[0]), usual).pvalue if 0 < usual < 1 else 1.0
+    verdict = "determined" if chance < SIGNIFICANT else "not determined"
+    return (
+        f"{percent(100 * float(slow[0].mean()))} of the kept draws, {percent(100 * usual)} of all "
+        f"that last (p = {chance:.2g}): {verdict}"
+    )
 
 
 def findings(draws: Draws, changed: dict[str, Shares]) -> list[str]:
@@ -234,11 +254,17 @@ def findings(draws: Draws, changed: dict[str, Shares]) -> list[str]:
         for name in ("message", "load", "files", "reads", "copies", "active", "slow")
         if spread(fits, name) < spread(every, name) / 2
     ]
-    hosts, servers = (float((fits[name] < LINE_GBPS).mean() or 0) for name in ("drain", "servers"))  # type: ignore[arg-type]
+    for words, name in (("slow hosts", "drain"), ("slow servers", "servers")):
+        out.append(f"* **{words.capitalize()}**: in {compare_with_all(fits, every, name)}.")
     out.append(
-        f"* **Determined**: {percent(100 * hosts)} of the kept draws have slow hosts, "
-        f"{percent(100 * servers)} slow servers. Of the other parameters the kept range is less "
-        f"than half that of all lasting draws for: {', '.join(narrow) or 'none'}."
+        "* **Other parameters** whose kept range is less than half that of all lasting draws: "
+        f"{', '.join(narrow) or 'none'}."
+    )
+    quiet = draws.typical <= MOST
+    out.append(
+        f"* **Stalled ports stall for less than {percent(100 * MOST)} of the time** (median) in "
+        f"{percent(100 * float(quiet[draws.lasting].mean()))} of all lasting draws: a condition on "
+        "the kept ones, and no result."
     )
     return out
 
@@ -283,6 +309,9 @@ def main() -> None:
         "inference classes": "\n".join(class_rows(draws, long)),
         "inference changes": "\n".join(change_rows(changed)),
         "inference findings": "\n".join(findings(draws, changed)),
+        "inference baselines": baseline_table(
+            draws.shares, PUBLISHED, draws.lasting & (draws.typical <= MOST), len(kept)
+        )[0],
         "inference draws": (
             f"{len(draws.typical)} draws, in {draws.lasting.sum()} of which no node is offered "
             f"more than it takes; of these {len(kept)} are kept: root-mean-square difference of "

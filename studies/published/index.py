@@ -3,6 +3,10 @@
     python -m studies.published.index             print it
     python -m studies.published.index --write     also write it to its page
 
+A row is *reproduced* (the published inputs, nothing fitted), or *in kind* (only a direction is
+claimed), or *not reproduced* where our numbers do not agree. What was fitted has a table of its
+own, with what was held out and baselines (``Fit``).
+
 No number of ours is written here. Each is looked up in a generated table of a study's README.md or
 of docs/measurements/simulators.md, by page, table, row and column. Reasons quote numbers in the
 same way, and rest on claims, comparisons of such numbers, that are checked whenever the index is
@@ -24,7 +28,13 @@ from measuring import put
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "measurements" / "published.md"
-HEAD: Final = "| figure | theirs | ours | difference | reason, as tested | where |"
+HEAD: Final = "| figure | kind | theirs | ours | difference | reason, as tested |"
+FIT_HEAD: Final = "| figure | kind | fitted to | error of the fit | held out | baselines | reason |"
+TOLERANCE: Final = 5.0
+"""Percent of theirs within which a number agrees: what Table 4.1 of the thesis is allowed."""
+POINTS: Final = 1.0
+"""Points within which a share agrees in any case; of a number without unit a hundredth."""
+Kind = Literal["reproduced", "in kind"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Cell:
         theirs: The published value where the table has no column for it.
         column: Number of the column, from 1, where the table has no column "ours".
         stated: What the paper states in words, as comparisons of our numbers.
+        same_text: Whether both are names, which must be equal.
     """
 
     place: str
@@ -46,6 +57,7 @@ class Cell:
     theirs: str | None = None
     column: int | None = None
     stated: tuple[Claim, ...] = ()
+    same_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,18 +81,6 @@ class CellNumber:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """One number over another."""
-
-    top: CellNumber
-    bottom: CellNumber
-
-    def value(self) -> float:
-        """The quotient."""
-        return self.top.value() / self.bottom.value()
-
-
-@dataclass(frozen=True)
 class Claim:
     """A comparison that a reason rests on.
 
@@ -91,9 +91,9 @@ class Claim:
         share: Largest relative difference of ``about``.
     """
 
-    left: CellNumber | Ratio
+    left: CellNumber
     relation: Literal["below", "above", "about"]
-    right: CellNumber | Ratio | float
+    right: CellNumber | float
     share: float = 0.03
 
     def holds(self) -> bool:
@@ -123,6 +123,7 @@ class Published:
         theirs: What the paper says in words, where its figure has no number.
         quoted: Cells that the reason quotes.
         claims: What the reason rests on.
+        kind: What is claimed: the published numbers from the published inputs, or a direction.
     """
 
     name: str
@@ -133,7 +134,39 @@ class Published:
     theirs: str = ""
     quoted: tuple[Cell, ...] = ()
     claims: tuple[Claim, ...] = ()
+    kind: Kind = "reproduced"
 
+
+@dataclass(frozen=True)
+class Fit:
+    """A figure for which settings were chosen by its own numbers.
+
+    The last number of each cell is an error, and the smaller the better.
+
+    Attributes:
+        name: Its number, or the slide's title.
+        used: The published numbers that chose the settings.
+        fitted: Error on those.
+        held_out: Errors on numbers that were not used; empty: there were none.
+        baselines: Errors of predictions that use no model.
+        reason: What this shows.
+    """
+
+    name: str
+    used: str
+    fitted: Cell
+    held_out: tuple[Cell, ...]
+    baselines: tuple[Cell, ...]
+    reason: str = ""
+
+    def status(self) -> str:
+        """Whether what was held out is predicted better than by any baseline."""
+        worst = max((abs(last_number(cell)) for cell in self.held_out), default=float("inf"))
+        best = min(abs(last_number(cell)) for cell in self.baselines)
+        return "fitted" if worst < best else NOT_REPRODUCED
+
+
+NOT_REPRODUCED: Final = "**not reproduced**"
 
 NONE, SEVERE = 0.05, 0.25
 """A congested fraction below the first is "almost none", one above the second "severe"."""
@@ -232,6 +265,8 @@ def difference(cell: Cell) -> str:
     """
     if cell.stated:
         return "as stated" if all(claim.holds() for claim in cell.stated) else "not as stated"
+    if cell.same_text:
+        return "none" if theirs(cell) == ours(cell) else "another"
     header, row = _row(cell)
     number = _column(header, "difference")
     if cell.theirs is None and number is not None and row[number]:
@@ -318,6 +353,47 @@ def linked(target: Path) -> str:
     return os.path.relpath(target, PAGE.parent)
 
 
+def last_number(cell: Cell) -> float:
+    """The last number of our value: the error that a cell of a fit ends with."""
+    return float(_DIGITS.findall(ours(cell))[-1].replace(",", "").replace("−", "-"))
+
+
+_CHANGE: Final = re.compile(r"[-−]?\d+(?:\.\d+)?")
+
+
+def agrees(text: str, published: str) -> bool:
+    """Whether a difference is within the tolerance, or in words that both agree."""
+    if text in {"none", "met", "inside", "as stated"}:
+        return True
+    changes, numbers = (
+        [abs(float(number.replace("−", "-"))) for number in _CHANGE.findall(part)]
+        for part in (text, published.replace(",", ""))
+    )
+    if "points" in text or "%" not in text:
+        scale = 1.0 if "points" in text else 100.0
+        allowed = max(POINTS, scale * TOLERANCE / 100 * max(numbers, default=0.0))
+    else:
+        scale, allowed = 1.0, TOLERANCE
+    return bool(changes) and all(scale * change <= allowed for change in changes)
+
+
+def status(entry: Published) -> str:
+    """The kind of an entry; that it is not reproduced; or a dash where nothing is comparable."""
+    compared = [
+        (text, theirs(cell))
+        for cell, text in ((cell, difference(cell)) for cell in entry.cells)
+        if text != "–"
+    ]
+    if not compared:
+        return "–"
+    return entry.kind if all(agrees(*pair) for pair in compared) else NOT_REPRODUCED
+
+
+def linked_name(name: str, picture: str = "") -> str:
+    """The name of a figure, with our picture of it."""
+    return f"**[{name}]({linked(picture_file(picture))})**" if picture else f"**{name}**"
+
+
 def line(entry: Published) -> str:
     """The entry's row of the index."""
 
@@ -326,17 +402,38 @@ def line(entry: Published) -> str:
         return "; ".join(f"{cell.label}: {value}" if cell.label else value for cell, value in pairs)
 
     theirs_text = joined([theirs(cell) for cell in entry.cells])
+    ours_text = joined([ours(cell) for cell in entry.cells])
+    if ours_text == theirs_text:
+        ours_text = "the same" if ours_text else "–"
     theirs_text = "; ".join(text for text in (entry.theirs, theirs_text) if text)
-    studies = dict.fromkeys(cell.place.partition("/")[0] for cell in entry.cells)
-    where = [f"[picture]({linked(picture_file(entry.picture))})"] if entry.picture else []
-    where += [f"[{study}]({linked(page_of(study))})" for study in studies]
+    differences = list(map(difference, entry.cells))
+    # A word that holds of all of them is said once.
+    alike = len(set(differences)) == 1
     cells = (
-        f"**{entry.name}** {entry.shows}",
+        f"{linked_name(entry.name, entry.picture)} {entry.shows}",
+        status(entry),
         theirs_text or "–",
-        joined([ours(cell) for cell in entry.cells]) or "–",
-        "; ".join(difference(cell) for cell in entry.cells) or "–",
+        ours_text,
+        "; ".join(differences[:1] if alike else differences) or "–",
         reason(entry),
-        ", ".join(where) or "–",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def fit_line(fit: Fit) -> str:
+    """The row of a fit."""
+
+    def joined(cells: tuple[Cell, ...]) -> str:
+        return "; ".join(f"{cell.label}: {abs(last_number(cell)):g}" for cell in cells) or "nothing"
+
+    cells = (
+        f"**{fit.name}**",
+        fit.status(),
+        fit.used,
+        f"{abs(last_number(fit.fitted)):g}",
+        joined(fit.held_out),
+        joined(fit.baselines),
+        fit.reason,
     )
     return f"| {' | '.join(cells)} |"
 
@@ -346,16 +443,27 @@ def table(entries: Sequence[Published]) -> str:
     return "\n".join([HEAD, "|---" * 6 + "|", *map(line, entries)])
 
 
+def fit_table(fits: Sequence[Fit]) -> str:
+    """All fits in Markdown."""
+    return "\n".join([FIT_HEAD, "|---" * 7 + "|", *map(fit_line, fits)])
+
+
+def index_parts() -> dict[str, str]:
+    """Every part of the page."""
+    from studies.published.papers import FITS, PAPERS
+
+    parts = {f"index {name}": table(entries) for name, entries in PAPERS.items()}
+    return {**parts, "index fits": fit_table(FITS)}
+
+
 def main() -> None:
     """Print the index; write it on request."""
-    from studies.published.papers import PAPERS
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
     )
     arguments = parser.parse_args()
-    parts = {f"index {name}": table(entries) for name, entries in PAPERS.items()}
+    parts = index_parts()
     for name, text in parts.items():
         print(f"## {name}\n\n{text}\n")
     if arguments.write:

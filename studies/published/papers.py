@@ -14,3 +14,6 @@ PAPERS: Final = {
     "rates": rates.FIGURES,
 }
 """Entries of each paper, in the paper's order."""
+
+FITS: Final = (*infiniband.FITS, *torus.FITS, *talk.FITS)
+"""Figures whose own numbers chose the settings."""

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.taffet2019.reproduction import Row, run, table
+from studies.taffet2019.reproduction import Row, run, state_agreement, table
 
 Floats = NDArray[np.float64]
 Kind = Literal["hash", "one element", "whole path"]
@@ -152,7 +152,7 @@ def rate_rows() -> list[Row]:
             "filter of 2^m bits with one function is a hash of m bits",
             "equivalent",
             "equal rates" if same else "different rates",
-            "none" if same else "wrong",
+            state_agreement(same),
             "m = 1 … 6, exactly",
         )
     )

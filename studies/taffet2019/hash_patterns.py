@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from studies.taffet2019.reproduction import FIGURES, Row, run, table
+from studies.taffet2019.reproduction import FIGURES, Row, run, state_agreement, table
 
 Bits = NDArray[np.uint8]
 
@@ -144,23 +144,31 @@ def rows() -> list[Row]:
     share = Fraction(ones(step, 2**WORD), 2**WORD)
     same = agreement(2, 6)
     early = first_early_row(bits)
+    repeats = float(period(PUBLISHED_ID))
     return [
-        Row("period r of id 44 974 351", "≈ 6.4", f"{float(period(PUBLISHED_ID)):.4f}"),
+        Row(
+            "period r of id 44 974 351",
+            "≈ 6.4",
+            f"{repeats:.4f}",
+            state_agreement(round(repeats, 1) == 6.4),
+        ),
         Row(
             "runs of equal bits",
             "3, sometimes 4",
             ", ".join(f"{length}: {lengths.count(length)}" for length in sorted(set(lengths))),
+            state_agreement(set(lengths) == {3, 4} and lengths.count(3) > lengths.count(4)),
         ),
         Row(
             "runs of 3 between two runs of 4",
             "4, occasionally 3",
             ", ".join(f"{gap}: {gaps.count(gap)}" for gap in sorted(set(gaps))),
+            state_agreement(set(gaps) == {3, 4} and gaps.count(4) > gaps.count(3)),
         ),
         Row(
             "row in which one is early for the first time",
             "“the 9th row, for example”",
             str(early),
-            "none" if early == 9 else "see reason",
+            state_agreement(early == 9),
             "30 values a row from d = 1",
         ),
         *(
@@ -168,7 +176,7 @@ def rows() -> list[Row]:
                 f"share of ones: among any {length} consecutive d",
                 f"{low}/{length} … {high}/{length}",
                 "{}/{n} … {}/{n}".format(*windows(PUBLISHED_ID, length), n=length),
-                "none" if windows(PUBLISHED_ID, length) == (low, high) else "see ours",
+                state_agreement(windows(PUBLISHED_ID, length) == (low, high)),
                 "counted over 2^20 values of d",
             )
             for low, high, length in ((3, 4, 7), (6, 7, 13), (122, 123, 245))
@@ -177,7 +185,7 @@ def rows() -> list[Row]:
             "theorem 5.1: ones among all 2^32 values of d",
             "exactly half",
             f"{share}",
-            "none" if share == Fraction(1, 2) else "wrong",
+            state_agreement(share == Fraction(1, 2)),
             "Σ⌊2x/2³²⌋ − 2Σ⌊x/2³²⌋ by Euclid's algorithm, no sampling",
         ),
         Row(

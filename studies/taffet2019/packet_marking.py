@@ -22,7 +22,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.taffet2019.reproduction import Row, run, table
+from studies.taffet2019.reproduction import Row, run, state_agreement, table
 
 Floats = NDArray[np.float64]
 
@@ -240,7 +240,7 @@ def growth_rows() -> list[Row]:
                 f"fewest bits for fragments of {width}-bit addresses, with their index",
                 str(theirs),
                 str(least_fragment_bits(width)[0]),
-                "none" if least_fragment_bits(width)[0] == theirs else "see ours",
+                state_agreement(least_fragment_bits(width)[0] == theirs),
                 "all numbers of fragments tried: "
                 + ", ".join(map(str, least_fragment_bits(width)[1]))
                 + " need that many",

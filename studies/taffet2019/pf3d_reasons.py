@@ -1,4 +1,4 @@
-"""Why pF3D gains 19.6 % by shifting where the SC'19 talk gains 16.1 %: one change at a time.
+"""Why pF3D's gain by shifting is not the 16.1 % of the SC'19 talk: one change at a time.
 
     python -m studies.taffet2019.pf3d_reasons --write
 

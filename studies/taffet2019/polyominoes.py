@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from studies.conformance.compare import scenario
-from studies.taffet2019.reproduction import Row, run, table
+from studies.taffet2019.reproduction import Row, run, state_agreement, table
 from tailback import simulate
 
 Cell = tuple[int, int]
@@ -113,15 +113,30 @@ def bounds() -> list[Row]:
     if not checked:
         raise SystemExit("the closed form of the least perimeter is wrong")
     worse = [area for area in range(1, 65) if best_rectangle(area) > least_perimeter(area)]
+    circle, square = 2 * math.sqrt(math.pi), 4 * math.sqrt(5)
     return [
-        Row("circle: P ≥ c √A", "3.54", f"{2 * math.sqrt(math.pi):.4f}"),
-        Row("square: P at area 5", "≥ 8.9", f"≥ {4 * math.sqrt(5):.3f}"),
-        Row("rectangle of area 5", "12", str(best_rectangle(5)), reason="5 × 1 is the only one"),
+        Row(
+            "circle: P ≥ c √A", "3.54", f"{circle:.4f}", state_agreement(f"{circle:.2f}" == "3.54")
+        ),
+        Row(
+            "square: P at area 5",
+            "≥ 8.9",
+            f"≥ {square:.3f}",
+            state_agreement(f"{square:.1f}" == "8.9"),
+        ),
+        Row(
+            "rectangle of area 5",
+            "12",
+            str(best_rectangle(5)),
+            state_agreement(best_rectangle(5) == 12),
+            "5 × 1 is the only one",
+        ),
         Row(
             "Figure 4.8: least P at area 5",
             "10",
             str(min(five)),
-            reason=f"all {sum(five.values())} placements of 5 squares: {five[min(five)]} have "
+            state_agreement(min(five) == 10),
+            f"all {sum(five.values())} placements of 5 squares: {five[min(five)]} have "
             f"P = {min(five)}, and they are one shape, turned and mirrored; the others "
             f"have {max(five)}",
         ),

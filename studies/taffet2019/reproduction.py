@@ -26,7 +26,7 @@ class Row:
         quantity: What it is a figure of.
         theirs: As published; a dash where the thesis gives none.
         ours: As computed or measured.
-        difference: Between both; "none" where they agree to the published digits.
+        difference: Between both, as computed; see ``state_agreement`` for rows without a number.
         reason: Why they differ, as found by changing one thing at a time; where they agree, what
             was tested.
     """
@@ -34,8 +34,13 @@ class Row:
     quantity: str
     theirs: str
     ours: str
-    difference: str = "none"
+    difference: str
     reason: str = ""
+
+
+def state_agreement(holds: bool) -> str:
+    """Difference of a row whose numbers were compared: "none" where the comparison holds."""
+    return "none" if holds else "see ours"
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 
-from studies.conformance import compare, traffic
-from tailback import Run, simulate
+from studies.conformance import compare, thesis_cases, traffic, verdict
+from tailback import Run, load_scenario, simulate
 
 CASES = list(compare.PUBLISHED)
 
@@ -51,7 +52,8 @@ def test_generator_streams_are_independent_of_access() -> None:
 
 
 def test_all_scenarios_have_the_same_engine() -> None:
-    engines = [compare.scenario(case).engine for case in CASES]
+    cases = [*CASES, "reduction", "reduction-tree"]
+    engines = [compare.scenario(case).engine for case in cases]
     assert all(engine == engines[0] for engine in engines)
 
 
@@ -106,3 +108,57 @@ def test_a_row_says_whether_it_meets_the_aim() -> None:
     described = compare.Measured({"background": 106_000.0}, {"leaf-down": 0.3})
     (_, alone) = compare.table("background", described)
     assert alone == "| `background` | leaf-down: congested | – | 0.3000 | – | – |"
+
+
+def test_half_of_the_row_major_pairs_are_far() -> None:
+    distance = thesis_cases.neighbour_distances(np.arange(4608))
+    assert set(distance) == {1, 64} and len(distance) == 63 * 72 + 64 * 71
+    assert round((distance >= thesis_cases.LEAF).mean(), 1) == 0.5
+
+
+def test_bandwidths_are_over_the_whole_run() -> None:
+    """Two ranks of a leaf send one message each to a third; its link carries both in the run."""
+    pattern = {"kind": "reduce-naive", "ranks": 3, "size": "64 KiB", "arrays": 1}
+    fabric = {"topology": {"kind": "k-ary-n-tree", "k": 4, "n": 2}}
+    run = simulate(load_scenario({"fabric": fabric, "job": [{"pattern": pattern}]}))
+    switches = run.tables["switches"]["name"].to_list()
+    (row,) = (
+        row
+        for name in switches
+        for row in thesis_cases.out_of_leaf(run, name).iter_rows(named=True)
+    )
+    assert row["gbps"] == pytest.approx(2 * 65536 * 8000 / run.elapsed_ps, rel=0.05)
+
+
+@pytest.mark.slow
+def test_congestion_is_at_the_published_nodes() -> None:
+    rows = {row.quantity: row.ours for row in thesis_cases.background().rows}
+    assert rows["own packets: root of the tree"] == "leaf037"
+    assert float(rows["own packets: most over a link out of that leaf"].split()[0]) < 30
+    assert rows["all packets: the two most congested nodes of leaf 37"] == "n1204, n1213"
+    for node, gbps in (("n1204", 98.5), ("n1213", 88.6)):
+        assert float(rows[f"all packets: {node}, congested fraction"]) > 0.87
+        ours = float(rows[f"all packets: {node}, bandwidth"].split()[0])
+        assert ours == pytest.approx(gbps, rel=0.03)
+
+
+@pytest.mark.parametrize(("leaf", "difference"), [("leaf037", "none"), ("leaf015", "see ours")])
+def test_links_elsewhere_are_not_the_published_tree(leaf: str, difference: str) -> None:
+    links = [
+        SimpleNamespace(name=f"agg16{n}[14] → {name}[3]")
+        for n, name in enumerate(("leaf037", leaf))
+    ]
+    answer = SimpleNamespace(
+        cause="other-traffic", confidence=0.9, findings=[SimpleNamespace(links=links)]
+    )
+    cause, into = verdict.rows(answer)  # type: ignore[arg-type]
+    assert (cause.ours, cause.difference) == ("other-traffic, 90 % sure", "none")
+    assert into.difference == difference
+
+
+@pytest.mark.slow
+def test_the_diagnosis_is_that_of_the_thesis() -> None:
+    answer = verdict.diagnosed(("repair",))
+    assert answer.cause == "other-traffic" and (answer.confidence or 0) > 0.9
+    links = [link.name for finding in answer.findings for link in finding.links]
+    assert all("→ leaf037[" in name for name in links[:3])

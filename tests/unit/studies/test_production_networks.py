@@ -98,10 +98,33 @@ def test_z_ports_wait_only_for_slow_nodes() -> None:
     assert shares[0] < 0.01 and shares[1] > 0.05
 
 
-def test_an_exponential_distribution_is_straight() -> None:
-    values = np.random.default_rng(1).exponential(3.0, 2000)
-    assert torus_figures.exponential_fit(values) > 0.98
-    assert torus_figures.exponential_fit(np.concatenate([values, np.full(500, 300.0)])) < 0.9
+@pytest.mark.parametrize("name", ["exponential", "power law", "uniform"])
+def test_each_distribution_is_straightest_on_its_scales(name: str) -> None:
+    random = np.random.default_rng(1)
+    values = {
+        "exponential": random.exponential(3.0, 2000),
+        "power law": random.pareto(2.0, 2000) + 1,
+        "uniform": random.random(2000),
+    }[name]
+    fits = torus_figures.straightness(values)
+    assert max(fits, key=lambda key: fits[key]) == name
+
+
+def test_no_stall_cannot_be_halved() -> None:
+    before = np.array([0.0, 0.4, *np.full(len(job_mixes.CLASSES) - 2, 0.5)])
+    after = np.array([0.0, 0.1, *np.full(len(job_mixes.CLASSES) - 2, 0.5)])
+    fallen, others = inference.falls({"the nearest draw": before, "change": after}, "change")
+    assert len(fallen) == 1 and "40 % → 10 %" in fallen[0]
+    assert any("0 % → 0 %" in text for text in others)
+
+
+def test_slow_servers_as_often_as_drawn_are_undetermined() -> None:
+    line = job_mixes.LINE_GBPS
+    every = pl.DataFrame({"servers": [line] + [27.0] * 5})
+    kept = pl.DataFrame({"servers": [line] * 4 + [27.0] * 20})
+    assert inference.compare_with_all(kept, every, "servers").endswith(": not determined")
+    quick = pl.DataFrame({"servers": [line] * 24})
+    assert inference.compare_with_all(quick, every, "servers").endswith(": determined")
 
 
 def draws_of(shares: list[float]) -> job_mixes.Draws:

@@ -18,15 +18,22 @@ FIGURES = {
         "Table 4.1",
         *(f"Figure 5.{n}" for n in range(1, 8)),
     ],
-    "infiniband": [*(f"Figure {n}" for n in range(1, 8)), "Table I", "Table II", "Table III"],
-    "torus": [*(f"Figure {n}" for n in range(1, 11)), "Table I"],
+    "infiniband": [
+        *(f"Figure {n}" for n in range(1, 8) if n not in {5, 6}),
+        "Table I",
+        "Table II",
+        "Table III",
+    ],
+    "torus": [f"Figure {n}" for n in range(1, 11)],
 }
-"""Every numbered figure and table of the papers that number them."""
+"""Every numbered figure and table of the papers that number them, but for what was fitted: Figures
+5 and 6 of Alali et al., Table I of Jha et al."""
 
 
 @pytest.mark.parametrize("paper", FIGURES)
 def test_no_figure_is_left_out(paper: str) -> None:
-    assert sorted(entry.name for entry in PAPERS[paper]) == sorted(FIGURES[paper])
+    names = {entry.name for entry in PAPERS[paper]} - {"Section 5.3"}
+    assert names == set(FIGURES[paper])
 
 
 def test_every_index_number_is_in_its_table() -> None:
@@ -34,16 +41,17 @@ def test_every_index_number_is_in_its_table() -> None:
         for entry in entries:
             text = index.line(entry)
             assert text.count(" | ") == 5, text
-            assert entry.cells or (entry.reason and entry.theirs), entry.name
+            assert entry.cells or entry.theirs, entry.name
             if entry.picture:
                 assert index.picture_file(entry.picture).is_file(), entry.picture
 
 
-def test_every_entry_is_on_the_page() -> None:
+def test_the_page_is_what_the_tables_give() -> None:
     page = index.PAGE.read_text(encoding="utf-8")
-    for name, entries in PAPERS.items():
-        part = page.split(f"<!-- index {name} -->")[1].split(f"<!-- end index {name} -->")[0]
-        assert re.findall(r"\*\*(.+?)\*\*", part) == [entry.name for entry in entries]
+    for name, part in index.index_parts().items():
+        assert f"<!-- {name} -->\n{part}\n<!-- end {name} -->" in page, (
+            f"{name} is stale; remedy: python -m studies.published.index --write"
+        )
 
 
 CELL = index.Cell("taffet2019/stencil2d", "Row major: time of a round")
@@ -83,17 +91,51 @@ def entry(name: str) -> index.Published:
     )
 
 
-def test_an_unsupported_reason_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unsupported_reason_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     row = entry("Figure 4.1")
-    assert "61,001 ns" in index.reason(row) and row.claims
+    assert "61,213 ns" in index.reason(row) and row.claims
     before = index.ours
     monkeypatch.setattr(
         index, "ours", lambda cell: "75,000 ns" if cell.column == 4 else before(cell)
     )
     with pytest.raises(index.StaleReasonError, match=r"Figure 4\.1"):
         index.line(row)
+
+
+def status_of(monkeypatch: pytest.MonkeyPatch, theirs: str, ours: str, **fields: str) -> str:
+    table = (("quantity", "theirs", "ours"), (("x", theirs, ours),))
+    monkeypatch.setattr(index, "table_rows", lambda _: table)
+    row = index.Published("Figure 1", "x", (replace(CELL, row="x"),), **fields)
+    return index.status(row)
+
+
+def test_a_row_beyond_tolerance_is_not_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert status_of(monkeypatch, "100 ns", "104 ns") == "reproduced"
+    assert status_of(monkeypatch, "100 ns", "94 ns") == index.NOT_REPRODUCED
+    assert status_of(monkeypatch, "X 0.60, Y 0.50", "X 0.62, Y 0.56") == index.NOT_REPRODUCED
+    assert status_of(monkeypatch, "4.8 %", "5.7 %") == "reproduced"
+    assert status_of(monkeypatch, "3.7 %", "-0.4 %") == index.NOT_REPRODUCED
+    assert status_of(monkeypatch, "> 0.9", "0.897") == "reproduced"
+    assert status_of(monkeypatch, "< 0.4 %", "0.37 %", kind="in kind") == "in kind"
+    assert status_of(monkeypatch, "a drawing", "another") == "–"
+
+
+@pytest.mark.parametrize(("held_out", "status"), [(0.2, "fitted"), (0.3, index.NOT_REPRODUCED)])
+def test_a_fit_must_beat_its_baselines(
+    monkeypatch: pytest.MonkeyPatch, held_out: float, status: str
+) -> None:
+    errors = {"fit": 0.1, "held out": held_out, "constant": 0.25, "shuffled": 0.4}
+    monkeypatch.setattr(index, "ours", lambda cell: f"load 3: all within {errors[cell.row]}")
+    cells = {name: replace(CELL, row=name) for name in errors}
+    fit = index.Fit(
+        "Table I",
+        "its numbers",
+        cells["fit"],
+        (cells["held out"],),
+        (cells["constant"], cells["shuffled"]),
+    )
+    assert fit.status() == status
+    assert replace(fit, held_out=()).status() == index.NOT_REPRODUCED
 
 
 def test_no_reason_contains_our_typed_numbers() -> None:
@@ -106,9 +148,8 @@ def test_no_reason_contains_our_typed_numbers() -> None:
                 *(
                     side.cell
                     for claim in published.claims
-                    for top in (claim.left, claim.right)
-                    if not isinstance(top, float)
-                    for side in ((top.top, top.bottom) if isinstance(top, index.Ratio) else (top,))
+                    for side in (claim.left, claim.right)
+                    if not isinstance(side, float)
                 ),
             ]
             typed = " ".join(
