@@ -115,7 +115,7 @@ def test_calls_that_last_longer_give_another_diagnosis(
     assert unexplained[0] < 0.4 and unexplained[1] > 0.98
     assert "is not explained by any cause with evidence" in slow_screen
     tables = {file.stem for file in (folder / "measured").iterdir()}
-    assert tables == {"calls", "transfers", "collectives", "waits", "split", "hosts"}
+    assert tables == {"calls", "transfers", "collectives", "waits", "split", "hosts", "steps"}
     calls = pl.read_parquet(folder / "measured" / "calls.parquet")
     assert set(calls["source"].to_list()) == {"measured"}
     assert calls.height == 4 * 3 * 3
