@@ -22,6 +22,12 @@ from tests.factories.explanations import NOTHING, SLOW, expected, explained, sha
 from tests.factories.measured_times import MS, measured
 
 
+def avoidable_placement(removed: float) -> CauseShare:
+    """A placement that is charged little, but without which the run saves that share."""
+    saved = {"removed": removed, "removed_low": removed, "removed_high": removed}
+    return CauseShare(cause="placement", charged=0.01, low=0.01, high=0.01, **saved)
+
+
 def test_a_fault_that_costs_enough_is_the_cause() -> None:
     diagnosis = explained(
         expected(100, share("placement", 0.1), share("slow-link", 0.4, 0.1)),
@@ -226,15 +232,7 @@ def test_unknown_timing_widens_the_cost(chance: float) -> None:
 
 
 def test_placements_around_a_slow_link_are_not_bad() -> None:
-    away = CauseShare(
-        cause="placement",
-        charged=0.01,
-        low=0.01,
-        high=0.01,
-        removed=0.3,
-        removed_low=0.3,
-        removed_high=0.3,
-    )
+    away = avoidable_placement(0.3)
     run = expected(100, away, share("slow-link", 0.15))
     good = FurtherCosts((0,), (0,), placement_ps=(2 * MS,), in_order_ps=(0,))
     assert explained(run, measured(100), evidence=SLOW, cost=good).cause == "slow-link"
@@ -247,15 +245,7 @@ def test_placements_around_a_slow_link_are_not_bad() -> None:
     ("placement_ms", "tables_ms", "cause"), [(35, 0, "placement"), (0, 35, "routing")]
 )
 def test_joint_cost_is_charged_by_the_tables(placement_ms: int, tables_ms: int, cause: str) -> None:
-    placement = CauseShare(
-        cause="placement",
-        charged=0.01,
-        low=0.01,
-        high=0.01,
-        removed=0.35,
-        removed_low=0.35,
-        removed_high=0.35,
-    )
+    placement = avoidable_placement(0.35)
     cost = FurtherCosts(
         (0,),
         (0,),
@@ -277,15 +267,7 @@ def test_joint_cost_is_charged_by_the_tables(placement_ms: int, tables_ms: int, 
 
 
 def test_collisions_of_the_placement_are_not_the_routes() -> None:
-    placement = CauseShare(
-        cause="placement",
-        charged=0.01,
-        low=0.01,
-        high=0.01,
-        removed=0.2,
-        removed_low=0.2,
-        removed_high=0.2,
-    )
+    placement = avoidable_placement(0.2)
     run = expected(100, placement, share("routing", 0.1))
     moved = FurtherCosts((0,), (0,), placement_ps=(20 * MS,), in_order_ps=(20 * MS,))
     assert explained(run, measured(100), cost=moved).cause == "placement"
