@@ -15,6 +15,7 @@ from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import (
     LateRank,
 )
+from tailback.inference.decision import COMPUTATION_ERROR
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_costs import FurtherCosts
@@ -75,7 +76,7 @@ def test_computation_is_a_cause_like_others(cause: str) -> None:
     assert diagnosis.cause == cause and "(20 ms of 100 ms)" in diagnosis.headline
     assert diagnosis.explanation is not None
     only = diagnosis.explanation.costs[0]
-    assert (only.low_ps, only.ps, only.high_ps) == with_error(20, relative=0.0)
+    assert (only.low_ps, only.ps, only.high_ps) == with_error(20, relative=COMPUTATION_ERROR)
     assert len(diagnosis.explanation.costs) == 1
 
 
