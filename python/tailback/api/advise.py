@@ -199,7 +199,11 @@ def _hosts(fabric: Fabric, node: NDArray[np.uint32]) -> list[str]:
 
 
 def _running(listed: JobList, fabric: Fabric) -> tuple[dict[str, list[str]], list[str]]:
-    """Hosts of each job that runs, by names of the fabric, and a note on unknown hosts."""
+    """Hosts of each job that runs, by names of the fabric, and a note on unknown hosts.
+
+    Raises:
+        PlacementError: The fabric has none of the hosts.
+    """
     frame = listed.jobs
     if frame.height:
         latest = int(frame["start_ns"].max() or 0)  # type: ignore[arg-type]
@@ -214,6 +218,12 @@ def _running(listed: JobList, fabric: Fabric) -> tuple[dict[str, list[str]], lis
     if not unknown:
         return running, []
     shown = ", ".join(sorted(set(unknown))[:3]) + (", …" if len(set(unknown)) > 3 else "")
+    if not any(running.values()):
+        raise PlacementError(
+            f"the network has none of the hosts that the job list names: {shown}",
+            place=option("jobs"),
+            remedy=f"give the job list of this machine; its hosts are {fabric.host_name[0]} …",
+        )
     return running, [f"the network has no host {shown}, which the job list names"]
 
 

@@ -20,6 +20,7 @@ from tailback.units import counted, format_time, percent
 _TITLE: Final = {
     "faults": "LINKS HAVE ERRORS",
     "down": "LINKS ARE DOWN",
+    "unequal": "CABLES LOSE WHAT IS SENT",
     "slower": "LINKS RUN BELOW THEIR SPEED",
     "stalls": "PORTS STALL",
     "quiet": "LITTLE STALL",
@@ -187,7 +188,7 @@ def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
 
 
 def _next_step(verdict: Verdict, out: Path | None) -> list[str]:
-    if verdict.kind in ("faults", "down", "slower"):
+    if verdict.kind in ("faults", "down", "unequal", "slower"):
         return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
     if verdict.kind == "unknown" and verdict.still:
         return ["NEXT  give readings of different instants, each in its own file"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
@@ -27,6 +28,9 @@ def asset(name: str) -> str:
     return text
 
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
     """A page template of this package, which may include others. Inserted values are escaped."""
     folder = resources.files("tailback.report")
@@ -45,9 +49,12 @@ def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None)
 def _finalize_value(value: object) -> object:
     """A value inserted into a page.
 
-    Names keep their order of writing, and markup of this package is unchanged.
+    Names keep their order of writing, control characters become visible, and markup of this package
+    is unchanged.
     """
-    return in_order(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return in_order(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", value))
 
 
 def content_policy(script: str, style: str) -> str:

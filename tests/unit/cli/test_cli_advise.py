@@ -89,3 +89,12 @@ def test_a_full_machine_is_reported(
     (tmp_path / "jobs.csv").write_text('job,start,end,hosts\n1,2026-01-02T00:00:00Z,,"n[00-43]"\n')
     assert tailback(["advise", *files]) == 2
     assert "4 hosts are free; the next job needs 8" in capsys.readouterr().err
+
+
+def test_jobs_of_another_machine_are_refused(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(files[2]).write_text(JOBS.replace('"n[', '"gpu[').replace("n12", "gpu12"))
+    assert tailback(["advise", *files]) == 2
+    error = capsys.readouterr().err
+    assert "has none of the hosts that the job list names: gpu00" in error and "n00" in error

@@ -181,6 +181,7 @@ def test_lost_packets_name_cable_and_direction(tmp_path: Path) -> None:
     (link,) = result.facts["ill_links"]
     assert link["link"] == "switch1[3] → switch2[2]" and link["signs"] == ["unequal"]
     assert link["what"] == "60.0 % lost from switch1[3] on"
+    assert result.verdict.kind == "unequal"
     balances = result.tables["link_balances"]
     assert balances["missing_bytes"].count() == 1 and balances.height == 10
 

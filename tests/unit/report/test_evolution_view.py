@@ -142,7 +142,7 @@ def test_x_stalls_most_because_y_is_narrow(tmp_path: Path) -> None:
 
 
 def test_names_never_become_markup() -> None:
-    evil = "</script><script>alert(1)</script>"
+    evil = "</script><script>alert(1)</script>\x1b[31m"
     where = pl.DataFrame({"node_name": [f"{evil}{n}" for n in range(4)], "x": range(4)})
     where = where.with_columns(y=pl.lit(0), z=pl.lit(0))
     stalls = conform(
@@ -160,6 +160,7 @@ def test_names_never_become_markup() -> None:
     page = render_evolution(graph, torus_panels(where, graph.places), title=evil)
     assert page == render_evolution(graph, torus_panels(where, graph.places), title=evil)
     assert page.count("<script") == 3 and "alert(1)</script>" not in page
+    assert "\x1b" not in page and r"\x1b[31m" in page
     assert re.search(r"script-src &#39;sha256-[^&]+&#39;", page)
     assert re.search(r"<p>2 features of links that stall for .* %.*, in 1 evolution; 0 split", page)
     columns = columns_of(graph)

@@ -80,6 +80,35 @@ def test_dropped_and_missing_records_are_said(tmp_path: Path) -> None:
     assert "last line of 1 file is cut short" in notes
 
 
+def test_collectives_without_all_ranks_are_left_out(tmp_path: Path) -> None:
+    """Rank 1 lost the second of three collectives: the time of rank 0 in it is no computation."""
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90), all_reduce(3, 100, 150)]
+    write(tmp_path, entries, [entries[0], entries[2]], coll_dropped_total=1)
+    run = recorded(tmp_path)
+    assert run.collectives.instance.tolist() == [0, 0, 1, 1]
+    parts = {part.name: part.ps for part in measure(tmp_path).measured.parts}
+    assert parts["not_recorded"] == 50 * 10**6 and parts.get("computation", 0) == 0
+    assert "1 collective of 3 without the records of all ranks" in " ".join(
+        read_trace(tmp_path).notes
+    )
+
+
+@pytest.mark.parametrize("n_untimed", [1, 6])
+def test_records_without_times_never_mix(n_untimed: int, tmp_path: Path) -> None:
+    """One of twenty is left out on both ranks; with six, all are known by their durations."""
+    entries = [all_reduce(k, 100 * k, 100 * k + 50) for k in range(1, 11)]
+    mixed = [*map(untimed, entries[:n_untimed]), *entries[n_untimed:]]
+    run = recorded(write(tmp_path, entries, mixed))
+    assert len(run.calls.enter_ps) == (18 if n_untimed == 1 else 20)
+    assert ("durations" in run.caveat or "Only the times" in run.caveat) == (n_untimed == 6)
+
+
+def test_other_files_of_a_folder_are_named(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
+    (write(tmp_path, entries, entries) / "README").write_text("not a record")
+    assert "1 file without a record of Inspector" in " ".join(read_trace(tmp_path).notes)
+
+
 def test_missing_process_leaves_cause_open(tmp_path: Path) -> None:
     entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 120)]
     (tmp_path / "a.log").write_text(process(0, 2, entries))

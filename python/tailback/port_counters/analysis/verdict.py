@@ -45,7 +45,7 @@ _MEANING: Final = {
     ("Leaf", "up"): "leaves wait for the tier above: the bottleneck is further along the path",
 }
 
-Kind = Literal["faults", "down", "slower", "stalls", "quiet", "unknown"]
+Kind = Literal["faults", "down", "unequal", "slower", "stalls", "quiet", "unknown"]
 
 FLAGS: Final[dict[str, Flag]] = {
     "at_least": Flag.AT_LEAST,
@@ -84,7 +84,8 @@ class Verdict:
 
     Attributes:
         kind: ``faults``: a port counted errors on its link; ``down``: a link that was in use is
-            down; ``slower``: a link runs below its speed; ``stalls``: some port was stalled for at
+            down; ``unequal``: one end of a cable received another amount than the other end sent;
+            ``slower``: a link runs below its speed; ``stalls``: some port was stalled for at
             least ``threshold`` of its time, or its counter is full; ``quiet``: none was;
             ``unknown``: no interval has a stall, no counter moved at all, or whether one was
             depends on the length of a tick, which is known within bounds only.
@@ -445,7 +446,9 @@ def assess(
         kind = "down"
     elif faults:
         kind = "faults"
-    elif (counted["finding"] == "slower").any() or (ill is not None and _any_slow(ill)):
+    elif ill is not None and ill["signs"].list.contains("unequal").any():
+        kind = "unequal"
+    elif (counted["finding"] == "slower").any() or (ill is not None and _slow(ill).height):
         kind = "slower"
     elif (
         table.select(FULL_COUNTER.any()).item() or (with_share["stall_fraction"] >= threshold).any()
@@ -478,13 +481,13 @@ def assess(
     )
 
 
-def _any_slow(ill: pl.DataFrame) -> bool:
-    """Whether a link between switches has less width or speed than is usual.
+def _slow(ill: pl.DataFrame) -> pl.DataFrame:
+    """Links between switches that have less width or speed than is usual.
 
     Adapters of several speeds are common, so those are listed without changing the verdict.
     """
     slow = pl.col("signs").list.set_intersection(["width", "speed"]).list.len() > 0
-    return not ill.filter(slow, pl.col("between_switches")).is_empty()
+    return ill.filter(slow, pl.col("between_switches"))
 
 
 def _counter_notes(ports: pl.DataFrame) -> list[str]:
@@ -503,9 +506,11 @@ def sentence(verdict: Verdict) -> str:
         return f"{errors}; {_stalls(verdict)}"
     if verdict.kind == "down":
         return f"{links_down(verdict.with_sign('down'))}; {_stalls(verdict)}"
+    if verdict.kind == "unequal":
+        unequal = verdict.with_sign("unequal")
+        return f"{unequal['link'][0]}: {unequal['what'][0]}; {_stalls(verdict)}"
     if verdict.kind == "slower":
-        fell = verdict.counted("slower")
-        slow = verdict.ill.filter(pl.col("between_switches"))
+        fell, slow = verdict.counted("slower"), _slow(verdict.ill)
         slower = (
             ports_counted(fell, verdict.peers)
             if fell.height

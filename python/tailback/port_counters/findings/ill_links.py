@@ -7,6 +7,7 @@ if one end received another amount than the other end sent. Both ends share one 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -113,7 +114,7 @@ class _Links:
         interface: str | None = None,
         far: str | None = None,
     ) -> None:
-        name = port_name(device, port, interface) if port else device
+        name = port_name(device, port, interface) if port or interface else device
         far = self.peers.get((device, port)) or far
         key = frozenset({name, far} if far else {name})
         self.ends.setdefault(key, (device, port, name, far))
@@ -275,7 +276,7 @@ def _add_counts(links: _Links, readings: pl.DataFrame, ports: pl.DataFrame) -> N
         else:
             gbps = rates.get(place)
             bits = (gbps or 0.0) * 1e9 * max(float(row["seconds"]), 0.0)
-            label = _NAMES.get(name, name.replace("_", " "))
+            label = _NAMES.get(name, re.sub("errors$", "error", name.replace("_", " ")))
             plural = label[:-1] + "ies" if label.endswith("y") else label + "s"
             text = f"{number} {label if count == 1 else plural}"
             sign = Sign("errors", text, since, errors=count, per_bit=count / bits if bits else 0.0)

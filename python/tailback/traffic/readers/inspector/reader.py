@@ -174,25 +174,34 @@ def _is_file(path: Path) -> bool:
 
 
 def _load(path: Path) -> _Trace:
-    files = sorted(filter(_is_file, path.iterdir())) if path.is_dir() else [path]
+    entries = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+    files = [entry for entry in entries if _is_file(entry)]
     if not files:
         raise TraceError("holds no file of NCCL Inspector", file=path, remedy=_SET)
     record_files(files)
     # The program, its times and its hosts are read one after another.
-    return _load_files(path, tuple((file, file.stat().st_mtime_ns) for file in files))
+    others = tuple(entry.name for entry in entries if entry not in files)
+    return _load_files(path, tuple((file, file.stat().st_mtime_ns) for file in files), others)
 
 
 @lru_cache(maxsize=1)
-def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
+def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[str, ...]) -> _Trace:
     read_files = [read_records(file) for file, _ in files]
     records = [record for each in read_files for record in each.records]
     operations = [record for record in records if record.kind != "proxy_trace"]
     if not operations:
         raise TraceError("holds no collective", file=path, remedy=_SET)
     notes = notes_on_losses(read_files)
+    if others:
+        notes.append(
+            f"{counted(len(others), 'file')} without a record of Inspector in the first line not "
+            f"read: {', '.join(others[:3])}{' …' if len(others) > 3 else ''}"
+        )
     world = _find_world(records)
     notes += world.notes
-    calls = _calls(operations, world, notes)
+    calls, n_lost = _calls(operations, world, notes)
+    calls, n_untimed = _without_untimed(calls, notes)
+    calls, n_incomplete = _without_incomplete(calls, world, notes)
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
     durations_only = ""
     if not timed:
@@ -208,6 +217,7 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...]) -> _Trace:
     complete = all(each.counts_drops for each in read_files) and not any(
         key == "coll_dropped_total" for each in read_files for _, key in each.dropped
     )
+    complete = complete and not (n_lost or n_untimed or n_incomplete)
     calls = [
         _with_gaps(rank_calls, complete=complete or bool(durations_only)) for rank_calls in calls
     ]
@@ -289,8 +299,14 @@ def _members(
 # --- calls -------------------------------------------------------------------------------------
 
 
-def _calls(operations: Sequence[Record], world: _World, notes: list[str]) -> list[list[RankCall]]:
-    """Calls of each rank, in the order in which they began or, without times, were written."""
+def _calls(
+    operations: Sequence[Record], world: _World, notes: list[str]
+) -> tuple[list[list[RankCall]], int]:
+    """Calls of each rank, in the order in which they began or, without times, were written.
+
+    Returns:
+        The calls, and the number of records that are left out.
+    """
     out: list[list[tuple[tuple[int, int, int], RankCall]]] = [[] for _ in world.hosts]
     turn: Counter[tuple[object, ...]] = Counter()
     lost: Counter[str] = Counter()
@@ -326,7 +342,62 @@ def _calls(operations: Sequence[Record], world: _World, notes: list[str]) -> lis
             file=operations[0].file,
             remedy=_SET,
         )
-    return [[call for _, call in sorted(each, key=lambda row: row[0])] for each in out]
+    calls = [[call for _, call in sorted(each, key=lambda row: row[0])] for each in out]
+    return calls, lost.total()
+
+
+FEW_UNTIMED: Final = 0.1
+"""Share of calls without times of kernels up to which these are left out. With more, all calls are
+known by their durations alone."""
+
+
+def _without_untimed(
+    calls: list[list[RankCall]], notes: list[str]
+) -> tuple[list[list[RankCall]], int]:
+    """Calls that all have times of kernels, or all have durations alone; how many were left out."""
+    flat = [call for rank_calls in calls for call in rank_calls]
+    untimed = {call.key for call in flat if not call.end_ns}
+    n_untimed = sum(not call.end_ns for call in flat)
+    if not untimed or n_untimed == len(flat):
+        return calls, 0
+    if n_untimed > FEW_UNTIMED * len(flat):
+        return [
+            [replace(call, start_ns=call.start_ns - call.end_ns, end_ns=0) for call in each]
+            for each in calls
+        ], 0
+    notes.append(
+        f"{counted(n_untimed, 'record')} of {len(flat):,} without times of kernels: the "
+        "collectives are left out on all ranks"
+    )
+    return [[call for call in each if call.key not in untimed] for each in calls], n_untimed
+
+
+def _without_incomplete(
+    calls: list[list[RankCall]], world: _World, notes: list[str]
+) -> tuple[list[list[RankCall]], int]:
+    """Calls that all ranks with a file recorded; how many collectives were left out.
+
+    The time around what is left out is not explained: it is no computation of the other ranks.
+    """
+    recorded = set(world.recorded)
+    ranks_of: dict[object, set[int]] = defaultdict(set)
+    for rank, rank_calls in enumerate(calls):
+        for call in rank_calls:
+            ranks_of[call.key].add(rank)
+    incomplete = {
+        call.key
+        for rank_calls in calls
+        for call in rank_calls
+        if not recorded.intersection(call.members) <= ranks_of[call.key]
+    }
+    if not incomplete or len(incomplete) == len(ranks_of):
+        return calls, 0
+    notes.append(
+        f"{counted(len(incomplete), 'collective')} of {len(ranks_of):,} without the records of "
+        "all ranks: left out on the others, too"
+    )
+    left = [[call for call in each if call.key not in incomplete] for each in calls]
+    return left, len(incomplete)
 
 
 def _collective(record: Record, members: tuple[int, ...]) -> RankCall | None:
