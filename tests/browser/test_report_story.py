@@ -152,5 +152,7 @@ def test_the_network_is_on_the_first_screen(browser: webdriver.Browser, plain: P
         answer, network = browser.run(boxes)
         assert network["bottom"] <= 800 and network["left"] >= answer["right"]
     with browser.wide(500):
+        # Plots follow the width of the window in the next frame.
+        browser.settle()
         answer, network = browser.run(boxes)
         assert network["top"] >= answer["bottom"] and network["right"] <= 500
