@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
@@ -211,7 +212,7 @@ class _Profile(Protocol):
         """The same with a share of the repetitions as in another simulation, shape (K, Q)."""
 
 
-class _OfProfile:
+class _OfProfile(ABC):
     """Squared difference over squared measured times, after the best scale; 0 for none."""
 
     profile: _Profile
@@ -224,8 +225,9 @@ class _OfProfile:
         """The same for a share of the repetitions as in another simulation."""
         return self._misfit_of(self.profile.of_alternating(run, slow, share))
 
+    @abstractmethod
     def _misfit_of(self, simulated: Floats | None) -> float | None:
-        raise NotImplementedError
+        """The misfit of a simulated profile."""
 
 
 @dataclass(frozen=True)
