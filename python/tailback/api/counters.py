@@ -150,7 +150,12 @@ class CountersResult:
                 "has no course of stalls", remedy="read the counters with course=True"
             )
         title = ", ".join(file.name for file in self.source.files[:3]) or "archive"
-        return write_counters_page(path, self.verdict, self.course, self.jobs, title)
+        headline = (
+            verdict.sentence(self.verdict)
+            if self.queues is None
+            else port_verdict.sentence(self.queues)
+        )
+        return write_counters_page(path, self.verdict, self.course, self.jobs, title, headline)
 
     def _repr_html_(self) -> str:
         return self.frame._repr_html_()

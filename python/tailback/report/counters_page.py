@@ -16,7 +16,7 @@ from tailback.evidence.culprits import JobHarm
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.course import bins_of
 from tailback.port_counters.analysis.evolution import colour
-from tailback.port_counters.analysis.verdict import Verdict, sentence
+from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.changes import described
 from tailback.report.page import asset, content_policy, template, write_page
 from tailback.units import counted, format_time, percent, utc
@@ -46,7 +46,12 @@ class PagePart:
 
 
 def write_counters_page(
-    path: str | Path, verdict: Verdict, course: pl.DataFrame, jobs: JobHarm | None, title: str
+    path: str | Path,
+    verdict: Verdict,
+    course: pl.DataFrame,
+    jobs: JobHarm | None,
+    title: str,
+    headline: str,
 ) -> Path:
     """Write the page.
 
@@ -56,6 +61,7 @@ def write_counters_page(
         course: Rows of ``stall_course`` between ``verdict.start_ns`` and ``verdict.end_ns``.
         jobs: What jobs lost, None without a job list.
         title: Name of the source.
+        headline: The verdict in words; of a lossy network, that on its queues.
 
     Returns:
         The path. The same input gives the same bytes.
@@ -69,7 +75,7 @@ def write_counters_page(
         policy=content_policy("", look),
         look=Markup(look),
         title=title,
-        headline=f"{sentence(verdict)[:1].upper()}{sentence(verdict)[1:]}",
+        headline=headline,
         scope=_scope(verdict),
         before=[_ill_links(verdict), _changes(verdict), _jobs(jobs)],
         courses=_courses(verdict, course, bins),
@@ -159,7 +165,7 @@ def _classes(verdict: Verdict) -> PagePart:
         )
         for row in verdict.groups.iter_rows(named=True)
     ]
-    header = ("Ports", "", "Stalled", "Most", "Used", "Gb/s lost")
+    header = ("Class", "Ports", "Stalled", "Most", "Used", "Gb/s lost")
     return PagePart("By tier and direction", header, rows, (1, 2, 3, 4, 5))
 
 

@@ -12,6 +12,7 @@ import tailback as tb
 from tailback.cli.counters_screen import screen
 from tailback.cli.queues_screen import queues_screen
 from tailback.inference.explain import port_event_statements
+from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.readers import read_counters
 from tests.factories.counter_files import put, sysfs
 
@@ -204,6 +205,14 @@ def test_pauses_of_unknown_length_excuse_a_slow_link(tmp_path: Path) -> None:
         assert counters.queues is not None
         kinds[paused] = counters.queues.kind
     assert kinds[0.0] == "degraded" and kinds[0.7] != "degraded"
+
+
+def test_page_states_the_verdict_on_queues(tmp_path: Path) -> None:
+    path = ethernet(tmp_path, paused=0.0, sent=0.2, columns="frames")
+    counters = tb.counters(path, course=True)
+    assert counters.queues is not None
+    page = counters.write_page(tmp_path / "page.html").read_text()
+    assert f"<h1>{port_verdict.sentence(counters.queues)}</h1>" in page
 
 
 @pytest.mark.parametrize("fault", ["degraded", "paused", "drops", "errors"])

@@ -351,7 +351,7 @@ def test_page_shows_links_changes_and_course(tmp_path: Path) -> None:
     folder, page = collected(tmp_path / "c", act), tmp_path / "week.html"
     assert run(["counters", str(folder), "--since", "7 d", "--html", str(page)]) == 0
     text = page.read_text()
-    for part in ("Switch1[1] → host1-0 HCA-1[1] is down", "Links that need a hand", "link down"):
+    for part in ("switch1[1] → host1-0 HCA-1[1] is down", "Links that need a hand", "link down"):
         assert part in text
     assert "switch0[4] → &lt;i&gt;switch1&lt;/i&gt;[3]" in text and text.count("<rect") >= 11
     assert "<script" not in text and "<i>" not in text
