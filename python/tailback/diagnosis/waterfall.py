@@ -642,7 +642,7 @@ def _shares(
                 sums[i] += max(ps, 0) / total
     out = []
     for cause, (value, low, high) in charged.items():
-        saved = [ps * len(full) / sum(full) for ps in removed.get(cause, [])]
+        saved = [ps * len(full) / max(sum(full), 1) for ps in removed.get(cause, [])]
         out.append(
             CauseShare(
                 cause=cause,

@@ -276,8 +276,8 @@ class Posterior:
         """The most probable hypothesis of the most probable hidden cause."""
         causes = dict.fromkeys(weighed.hypothesis.cause for weighed in self.weighed)
         cause = max(causes, key=self.of_cause)
-        if self.slower_machine[0] >= LIKELY:
-            cause = ""
+        if self.slower_machine[0] >= LIKELY and "" in causes:
+            cause = ""  # Unless counters show slow cables, which every hypothesis then has.
         mine = [
             weighed
             for weighed in self.weighed

@@ -13,7 +13,7 @@ from tailback.calibration.file import Calibration
 from tailback.calibration.routes import Machine
 from tailback.calibration.trace import trace_times
 from tailback.diagnosis.model import Diagnosis
-from tailback.errors import TailbackError, option
+from tailback.errors import TailbackError, TraceError, option
 from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
@@ -24,6 +24,7 @@ from tailback.inference.evidence import (
     host_events,
     read_network_evidence,
 )
+from tailback.inference.hypotheses import FAULT
 from tailback.inference.network_clues import unknown_hosts
 from tailback.port_counters.findings.port_events import in_order, port_events
 from tailback.port_counters.recorded_statistics import recorded_statistics
@@ -47,13 +48,23 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     are observed, which were recorded separately.
 
     Raises:
-        TraceError: The trace is damaged.
+        TraceError: The trace is damaged, or lacks the messages of calls in which the run spends
+            as much time as a fault costs: counters would show them as traffic of other jobs.
     """
     several = sum(job.section.observed for job in prepared.jobs) > 1
     job = prepared.observed
     section = job.section
     if section.trace is None or several or not has_times(section.trace, section.format):
         return None
+    recorded = job.program.recording
+    if recorded is not None and recorded.unrecorded_ps > FAULT * recorded.total_ps:
+        raise TraceError(
+            f"the messages of {recorded.unrecorded} are not recorded, in which ranks spend "
+            f"{recorded.unrecorded_ps / recorded.total_ps:.0%} of the run",
+            file=section.trace,
+            remedy=f"record with tailback record or Score-P; without these messages, "
+            f"{option('forecast')} describes the others alone",
+        )
     hosts = None
     if section.hosts != "all":
         fabric = prepared.fabric

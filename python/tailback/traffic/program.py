@@ -143,11 +143,15 @@ class RecordedTimes:
         processor_time: Whether ``between_ps`` is processor time, as ranks shared cores.
         oversubscribed_ps: Time that the last rank to enter spends in small collectives, where that
             exceeds any network's latency, because ranks waited for a processor; else 0.
+        unrecorded_ps: Part of ``calls_ps`` in calls whose messages the tracer did not record.
+        unrecorded: Those calls, in words; empty if there are none.
     """
 
     calls_ps: int
     between_ps: int
     oversubscribed_ps: int = 0
+    unrecorded_ps: int = 0
+    unrecorded: str = ""
     sharing: str | None = None
     processor_time: bool = False
 

@@ -168,6 +168,19 @@ def test_what_a_trace_lacks_is_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "note: 2 calls of MPI_Sendrecv left no message record" in out
 
 
+def test_unrecorded_messages_are_no_evidence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Counters would show them as traffic of other jobs."""
+    trace = writing(tmp_path)([call("MPI_Sendrecv", 1), call("MPI_Sendrecv", 1)])
+    arguments = ["diagnose", str(trace), "--fabric", "tapered", "--quiet", "--out"]
+    assert tailback([*arguments, str(tmp_path / "measured")]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "the messages of 2 of MPI_Sendrecv are not recorded" in error
+    assert "record with tailback record or Score-P" in error
+    assert tailback([*arguments, str(tmp_path / "forecast"), "--forecast"]) == 0
+
+
 def test_place_writes_rank_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "ranks"
     path = scenario(tmp_path)

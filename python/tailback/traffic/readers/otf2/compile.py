@@ -49,6 +49,7 @@ from tailback.traffic.readers.otf2.recording import (
     call_order,
     calls_by_region,
     recording,
+    unrecorded_calls,
 )
 from tailback.traffic.readers.posts import (
     UNKNOWN,
@@ -302,25 +303,20 @@ def _note_unrecorded_calls(
     trace: Trace, calls: Mapping[int, RegionCalls], notes: list[str]
 ) -> None:
     """Note calls that should have a message record but have none."""
-    total: Counter[str] = Counter()
-    recorded: Counter[str] = Counter()
-    for region, made in calls.items():
-        name = trace.regions[region]
-        if moves_data(name):
-            # EZTrace defines a call's region once for each process.
-            total[name] += made.number
-            recorded[name] += made.recorded
     if trace.creator.startswith("Tailback"):
-        # Calls with MPI_PROC_NULL move nothing, and have no record here.
-        timed = [name for name in sorted(total) if not recorded[name] and is_timed_only(name)]
-        notes += [f"{total[name]} calls of {name}: only their time is used" for name in timed]
+        timed: Counter[str] = Counter()
+        for region, made in calls.items():
+            if is_timed_only(trace.regions[region]) and not made.recorded:
+                timed[trace.regions[region]] += made.number
+        notes += [f"{timed[name]} calls of {name}: only their time is used" for name in sorted(timed)]
         return
     monitoring = "use Open MPI's monitoring (pml-monitoring)"
     score_p = trace.creator.startswith("Score-P")
     remedy = monitoring if score_p else f"record with Score-P or {monitoring}"
-    for name in sorted(total):
-        if not recorded[name]:
-            notes.append(f"{total[name]} calls of {name} left no message record; {remedy}")
+    notes += [
+        f"{made.number} calls of {name} left no message record; {remedy}"
+        for name, made in unrecorded_calls(trace, calls).items()
+    ]
 
 
 def _note_inter_communicators(

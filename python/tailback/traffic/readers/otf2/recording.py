@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tailback.traffic.program import RecordedTimes
 from tailback.traffic.readers.otf2.columns import Trace
 from tailback.traffic.readers.otf2.links import COLLECTIVE
-from tailback.traffic.readers.otf2.names import communicates, is_synchronising
+from tailback.traffic.readers.otf2.names import communicates, is_synchronising, moves_data
 from tailback.traffic.readers.posts import among, dense
 
 SMALL_BYTES = 1024
@@ -56,6 +56,23 @@ def calls_by_region(trace: Trace) -> dict[int, RegionCalls]:
     return {region: RegionCalls(*row) for region, row in zip(regions.tolist(), rows, strict=True)}
 
 
+def unrecorded_calls(trace: Trace, calls: Mapping[int, RegionCalls]) -> dict[str, RegionCalls]:
+    """Calls that move data but of which no message is recorded, by name.
+
+    Recordings of Tailback lack none: calls with MPI_PROC_NULL move nothing.
+    """
+    if trace.creator.startswith("Tailback"):
+        return {}
+    total: dict[str, RegionCalls] = {}
+    for region, made in calls.items():
+        name = trace.regions[region]
+        if moves_data(name):
+            # EZTrace defines a call's region once for each process.
+            before = total.get(name, (0, 0, 0))
+            total[name] = RegionCalls(*(a + b for a, b in zip(before, made, strict=True)))
+    return {name: total[name] for name in sorted(total) if not total[name].recorded}
+
+
 def call_order(rank: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of calls in the order of their ranks and positions, shape like ``rank``."""
     before, after = slice(None, -1), slice(1, None)
@@ -78,9 +95,12 @@ def recording(trace: Trace, calls: Mapping[int, RegionCalls], between_ps: int) -
         made.ticks for region, made in calls.items() if communicates(trace.regions[region])
     )
     ranks = max(trace.n_ranks, 1)
+    unrecorded = unrecorded_calls(trace, calls)
     return RecordedTimes(
         calls_ps=round(float(inside * ps_per_tick) / ranks),
         between_ps=round(between_ps / ranks),
+        unrecorded_ps=round(sum(made.ticks for made in unrecorded.values()) * ps_per_tick / ranks),
+        unrecorded=", ".join(f"{made.number} of {name}" for name, made in unrecorded.items()),
         oversubscribed_ps=oversubscribed_ps(_shortest_stays(trace) * ps_per_tick, trace.n_ranks),
         processor_time=trace.processor_times,
     )
