@@ -65,7 +65,7 @@ SINGLE_SHARE, DOUBLE_SHARE = 0.10, 0.05
 """A cause counts if it costs that share of the time: alone, or beside another."""
 
 ATTEMPTS = 4
-JOB_HOSTS = ("h00", "h10", "h01", "h11", "h20", "h30", "h21", "h31")
+JOB_HOSTS = ("h00", "h01", "h10", "h11", "h20", "h21", "h30", "h31")
 SPARE_HOSTS = ("h02", "h12", "h22", "h32")
 
 

@@ -33,7 +33,8 @@ pub use progress::{Decide, Progress, StepReport, Watch};
 pub use settings::{
     AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit, Arbitration, Buffering,
     CongestionControl, CongestionScheme, Dcqcn, FlowControl, Injection, MIN_WIRE_BYTES,
-    MarkingPoint, MarkingRule, Pacing, PacingOffset, Routing, Settings, Switching,
+    MarkingPoint, MarkingRule, Pacing, PacingOffset, RendezvousProgress, Routing, Settings,
+    Switching,
 };
 pub use simulation::{Parallelism, simulate, simulate_in_steps};
 pub use steps::{Check, Decision, Steps};

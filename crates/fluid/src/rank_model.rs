@@ -36,6 +36,9 @@ pub struct RankSettings {
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
+    /// A rank answers the steps of a rendezvous only in calls, not while it computes.
+    #[serde(default)]
+    pub progress_in_calls: bool,
     /// Rate of a message between ranks of one host.
     pub local_gbps: f64,
     /// Rate that all messages within a host share; at least the rate of one message.

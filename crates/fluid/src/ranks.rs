@@ -82,6 +82,8 @@ struct ProgramSimulation<'a> {
     local_ports: Option<LocalPorts>,
     memory: SharedMemory,
     messages: Vec<MessageProgress>,
+    /// Messages of each rank with a step of their rendezvous to answer when it is in a call again.
+    unanswered: Vec<Vec<u32>>,
     /// Messages waiting at each adapter, and whether it is sending one.
     queue: Vec<VecDeque<u32>>,
     sending: Vec<bool>,
@@ -125,6 +127,7 @@ pub fn simulate_program(
         local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
         memory: SharedMemory::new(placement.n_hosts(), settings.memory_gbps),
         messages: vec![MessageProgress::default(); messages],
+        unanswered: vec![Vec::new(); ranks],
         queue: vec![VecDeque::new(); fabric.n_nodes as usize],
         sending: vec![false; fabric.n_nodes as usize],
         message_of_flow: Vec::new(),
@@ -192,12 +195,15 @@ impl ProgramSimulation<'_> {
             MessageEvent::Rank(rank) => self.advance_rank(rank),
             MessageEvent::Ready(message) => return self.ready(message),
             MessageEvent::Requested(message) => {
-                self.messages[message as usize].requested = true;
-                if self.messages[message as usize].receive_posted {
-                    self.clear(message);
+                if !self.answers_later(self.envelope(message).dst, message) {
+                    self.requested(message);
                 }
             }
-            MessageEvent::Cleared(message) => self.enqueue(message),
+            MessageEvent::Cleared(message) => {
+                if !self.answers_later(self.envelope(message).src, message) {
+                    self.enqueue(message);
+                }
+            }
             MessageEvent::Sent(message) => self.sent(message),
             MessageEvent::Received(message) => self.send_completed(message),
             MessageEvent::Copied(message) => self.copied(message),
@@ -238,6 +244,9 @@ impl ProgramSimulation<'_> {
         let r = rank as usize;
         let end = self.program.rank_start[r + 1];
         while let Some(op) = self.ranks[r].next(&self.program.ops, end, self.now) {
+            if !matches!(op, Op::Compute(_)) {
+                self.answer_rendezvous(rank);
+            }
             match op {
                 Op::Compute(ps) => {
                     return self.at(self.now.saturating_add(ps), MessageEvent::Rank(rank));
@@ -256,7 +265,36 @@ impl ProgramSimulation<'_> {
                 }
             }
         }
+        self.answer_rendezvous(rank);
         self.unfinished -= 1;
+    }
+
+    /// Whether a rank answers a step of a rendezvous only when its computation is over.
+    fn answers_later(&mut self, rank: u32, message: u32) -> bool {
+        let later = self.settings.progress_in_calls && self.ranks[rank as usize].computes();
+        if later {
+            self.unanswered[rank as usize].push(message);
+        }
+        later
+    }
+
+    /// A rank in a call answers the steps of rendezvous that came while it computed.
+    fn answer_rendezvous(&mut self, rank: u32) {
+        for message in std::mem::take(&mut self.unanswered[rank as usize]) {
+            if self.envelope(message).dst == rank {
+                self.requested(message);
+            } else {
+                self.enqueue(message);
+            }
+        }
+    }
+
+    /// The receiver of a message learns that it waits to be sent.
+    fn requested(&mut self, message: u32) {
+        self.messages[message as usize].requested = true;
+        if self.messages[message as usize].receive_posted {
+            self.clear(message);
+        }
     }
 
     fn post_send(&mut self, rank: u32, message: u32, synchronous: bool) {

@@ -87,6 +87,12 @@ impl Rank {
         }
     }
 
+    /// Whether the rank computes.
+    #[inline]
+    pub fn computes(&self) -> bool {
+        matches!(self.waiting, Waiting::Computing)
+    }
+
     /// Whether all requests of the rank have completed.
     #[inline]
     pub fn all_complete(&self) -> bool {

@@ -193,6 +193,8 @@ def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenari
     chosen = space.machines[best.machine].prepared
     if chosen.scenario.engine.injection != prepared.scenario.engine.injection:
         sources.append(wording.MESSAGES_IN_ORDER)
+    if chosen.scenario.engine.progress != prepared.scenario.engine.progress:
+        sources.append(wording.PROGRESS_IN_CALLS)
     routing = chosen.scenario.engine.routing
     if routing != prepared.scenario.engine.routing:
         sources.append(wording.ROUTED[routing])

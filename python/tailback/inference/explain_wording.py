@@ -68,6 +68,10 @@ MESSAGES_IN_ORDER: Final = (
     "assumed: adapters send messages one after another; with this setting the model agrees better "
     "with the measurement"
 )
+PROGRESS_IN_CALLS: Final = (
+    "assumed: the MPI library answers the handshake of large messages only while its rank is in a "
+    "call; with this setting the model agrees better with the measurement"
+)
 ROUTED: Final = {
     "random": (
         "assumed: switches spread packets over all shortest paths regardless of load; with this "

@@ -53,7 +53,7 @@ CREDIBLE = 0.95
 
 
 MachineName = tuple[str, ...]
-"""Adapter model and routing of a machine model, and whether its buffers are small."""
+"""Adapter model, routing and progress of a machine model, and whether its buffers are small."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Models of the machine with which hypotheses are simulated: adapters and routing."""
+"""Models of the machine with which hypotheses are simulated: adapters, MPI library and routing."""
 
 from __future__ import annotations
 
@@ -58,12 +58,14 @@ class MachineModel:
 
     @property
     def name(self) -> MachineName:
-        """Adapter model, routing, and how buffers or rates differ from what is stated."""
+        """Adapter model, routing, and how the library, buffers or rates differ from the usual."""
         engine = self.prepared.scenario.engine
         tables = self.prepared.scenario.fabric.forwarding is not None
         buffers = ("small buffers",) if self.small_buffers else ()
         rates = ("nominal rates",) if self.at_nominal_rates else ()
-        return engine.injection, FORWARDING if tables else engine.routing, *buffers, *rates
+        progress = ("progress in calls",) if engine.progress == "calls" else ()
+        routing = FORWARDING if tables else engine.routing
+        return engine.injection, routing, *progress, *buffers, *rates
 
 
 def without_tables(prepared: PreparedScenario) -> PreparedScenario:
@@ -88,6 +90,16 @@ def at_nominal_rates(prepared: PreparedScenario) -> PreparedScenario:
 def with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
     """The scenario with another choice among the paths of a route."""
     engine = prepared.scenario.engine.model_copy(update={"routing": routing})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+def with_progress_in_calls(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with ranks that answer the handshake of large messages only in calls.
+
+    MPI libraries without a thread for progress do so, and adapters that match no messages. A
+    message then waits while one of its ranks computes (Hoefler & Lumsdaine 2008).
+    """
+    engine = prepared.scenario.engine.model_copy(update={"progress": "calls"})
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 

@@ -54,6 +54,7 @@ from tailback.inference.machine_models import (
     at_nominal_rates,
     longer_delays,
     slower_network,
+    with_progress_in_calls,
     with_routing,
     with_small_buffers,
     without_tables,
@@ -149,6 +150,7 @@ class ExplanationSearch:
                 leave_out("other adapters", 0, self.space.simulations_of_machine)
                 continue
             self.space.add_machine(prepared, -math.log(len(scenarios)))
+        self._add_progress_in_calls(scenarios)
         self._add_unusual_machines(scenarios)
         if not self.space.recorded_on(round_robin):
             return self.space.posterior()
@@ -177,6 +179,25 @@ class ExplanationSearch:
     def _machine_fits(self) -> bool:
         """Whether the simulations of another machine model fit the budget."""
         return fits(self.space.simulations_of_machine)
+
+    def _add_progress_in_calls(self, scenarios: Sequence[PreparedScenario]) -> None:
+        """Add machines whose ranks answer handshakes only in calls, where the evidence can tell.
+
+        Libraries of both kinds are common.
+        """
+        first = scenarios[0]
+        if "progress" in first.scenario.engine.model_fields_set:
+            return
+        expected = self.space.alone(next(iter(self.space.machines)), None, with_others=False)
+        changed = self.space.simulated(with_progress_in_calls(first), ())
+        misfits = self.space.compare.between(expected, [changed])
+        if all(misfit <= MISFIT_ERROR[kind] for kind, misfit in misfits.items()):
+            return
+        for prepared in scenarios:
+            if not self._machine_fits:
+                leave_out("other adapters", 0, self.space.simulations_of_machine)
+                continue
+            self.space.add_machine(with_progress_in_calls(prepared), -math.log(len(scenarios)))
 
     def _add_unusual_machines(self, scenarios: Sequence[PreparedScenario]) -> None:
         """Add machines without the stated forwarding tables, or without slow rates.

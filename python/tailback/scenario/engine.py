@@ -384,6 +384,10 @@ class EngineSection(Section):
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
+    progress: Literal["always", "calls"] = Field(
+        default="always",
+        description="when ranks answer the handshake of larger messages: at once, or only in calls",
+    )
     local_rate: RateGbps | None = Field(
         default=None, description="rate of a message between ranks of one host; absent: 80 Gb/s"
     )

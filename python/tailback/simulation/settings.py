@@ -235,6 +235,7 @@ class EngineSettings:
     injection_mbps: int
     send_delay_ps: int
     eager_bytes: int
+    progress: str
     local_gbps: float
     memory_gbps: float
     local_delay_ps: int
@@ -283,6 +284,7 @@ class EngineSettings:
             injection_mbps=round((engine.injection_rate or 0) * 1000),
             send_delay_ps=engine.send_delay,
             eager_bytes=engine.eager,
+            progress=engine.progress,
             local_gbps=engine.local_gbps,
             memory_gbps=engine.memory_gbps,
             local_delay_ps=engine.local_delay,

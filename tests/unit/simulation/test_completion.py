@@ -139,3 +139,37 @@ def test_a_message_list_is_beside_its_scenario(tmp_path: Path) -> None:
     assert simulate(loaded).elapsed_ps == WIRE_PS + LATENCY_PS
     # A sweep's copies of the scenario are elsewhere.
     assert plain_data(loaded)["job"][0]["pattern"]["file"] == str(tmp_path / "list.csv")
+
+
+OVERLAP = """num_ranks 2
+rank 0 {
+l1: send 32768b to 1 tag 1
+l2: calc 50000
+}
+rank 1 {
+l1: recv 32768b from 0 tag 1
+l2: calc 50000
+}
+"""
+"""Both ranks compute for 50 us while a message is under way."""
+
+
+@pytest.mark.parametrize(
+    ("progress", "eager", "after_ps"),
+    [
+        ("always", "4 KiB", 0),
+        ("calls", "64 KiB", 0),
+        # Both answer a part of the handshake after their computation.
+        ("calls", "4 KiB", WIRE_PS + 2 * LATENCY_PS),
+    ],
+)
+def test_large_messages_wait_for_ranks_that_compute(
+    tmp_path: Path, progress: str, eager: str, after_ps: int
+) -> None:
+    trace = tmp_path / "overlap.goal"
+    trace.write_text(OVERLAP)
+    case = scenario({"trace": str(trace), "hosts": "0-1"}, progress=progress, eager=eager)
+    computation_ps = 50_000_000
+    assert fluid(case).elapsed_ps == computation_ps + after_ps
+    # The clear to send is a packet of 32 bytes, to which the fluid model gives no bandwidth.
+    assert simulate(case).elapsed_ps == computation_ps + after_ps + 32 * 80 * (after_ps > 0)

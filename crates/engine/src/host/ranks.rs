@@ -5,7 +5,8 @@
 //! is informed at once, so such programs run in one group (see [`crate::parallel::partition`]). An
 //! acknowledged send is complete when the acknowledgement of its completed receive has arrived.
 //! Messages above the eager limit use a rendezvous: a request to send, and a clear to send once the
-//! receive is posted, both simulated as packets. Ranks on the same host exchange messages through
+//! receive is posted, both simulated as packets. A rank whose library answers only in calls answers
+//! them when its computation is over. Ranks on the same host exchange messages through
 //! memory, whose bandwidth all of them share, or through ports of their own.
 
 use tailback_program::{Op, Rank, Request};
@@ -127,11 +128,15 @@ impl<P: Probe> Shard<'_, P> {
         loop {
             let Some(op) = self.ranks[r].next(&program.ops, end, self.now) else {
                 if !self.begin_next_step(rank) {
+                    self.answer_rendezvous(rank);
                     return;
                 }
                 end = self.end_of_step(rank);
                 continue;
             };
+            if !matches!(op, Op::Compute(_)) {
+                self.answer_rendezvous(rank);
+            }
             match op {
                 Op::Compute(ps) => {
                     if let Some(computations) = &mut self.computations {
@@ -189,24 +194,68 @@ impl<P: Probe> Shard<'_, P> {
             }
             ARRIVED => self.message_arrived(message),
             REQUESTED => {
-                let state = &mut self.receives[self.model.receive_of(message) as usize];
-                state.requested = true;
-                if state.posted {
-                    self.reply_to_sender(message);
+                let dst = self.model.program.messages[message as usize].dst;
+                if !self.answers_later(dst, message) {
+                    self.on_requested(message);
                 }
             }
             CLEARED => {
+                let src = self.model.program.messages[message as usize].src;
                 if self.sends[self.model.send_of(message) as usize].packets_unsent == 0 {
-                    return self.send_completed(message);
+                    self.send_completed(message);
+                } else if !self.answers_later(src, message) {
+                    self.on_cleared(message);
                 }
-                let envelope = &self.model.program.messages[message as usize];
-                let node = self.model.placement.node[envelope.src as usize];
-                self.enqueue(node, message, PacketKind::Data);
             }
             RECEIVED => self.received(message),
             COPIED => self.on_copied(message),
             _ => self.on_notice(what - NOTICE),
         }
+    }
+
+    /// Whether a rank answers a step of a rendezvous only when its computation is over.
+    fn answers_later(&mut self, rank: u32, message: u32) -> bool {
+        let r = self.model.local_rank(rank) as usize;
+        match &mut self.unanswered {
+            Some(unanswered) if self.ranks[r].computes() => {
+                unanswered[r].push(message);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A rank in a call answers the steps of rendezvous that came while it computed.
+    #[inline]
+    fn answer_rendezvous(&mut self, rank: u32) {
+        let r = self.model.local_rank(rank) as usize;
+        let Some(unanswered) = &mut self.unanswered else { return };
+        let mut messages = std::mem::take(&mut unanswered[r]);
+        for message in messages.drain(..) {
+            if self.model.program.messages[message as usize].dst == rank {
+                self.on_requested(message);
+            } else {
+                self.on_cleared(message);
+            }
+        }
+        if let Some(unanswered) = &mut self.unanswered {
+            unanswered[r] = messages; // Keeps its memory.
+        }
+    }
+
+    /// The receiver of a message learns that it waits to be sent.
+    fn on_requested(&mut self, message: u32) {
+        let state = &mut self.receives[self.model.receive_of(message) as usize];
+        state.requested = true;
+        if state.posted {
+            self.reply_to_sender(message);
+        }
+    }
+
+    /// The sender of a message learns that its receive is posted.
+    fn on_cleared(&mut self, message: u32) {
+        let src = self.model.program.messages[message as usize].src;
+        self.enqueue(self.model.placement.node[src as usize], message, PacketKind::Data);
     }
 
     /// A node processes a packet that carries a congestion notification or mark.

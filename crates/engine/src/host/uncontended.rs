@@ -11,7 +11,7 @@ use crate::host::adapter::{Outgoing, Train};
 use crate::host::pacing::interval;
 use crate::network::packet::{Light, PacketKind};
 use crate::probe::Probe;
-use crate::settings::Injection;
+use crate::settings::{Injection, RendezvousProgress};
 use crate::shard::Shard;
 
 impl<P: Probe> Shard<'_, P> {
@@ -50,6 +50,7 @@ impl<P: Probe> Shard<'_, P> {
         self.last_stands_for_all()
             && settings.injection == Injection::Fifo
             && settings.congestion_control.is_none()
+            && settings.progress == RendezvousProgress::Always
             && settings.send_delay_ps > 0
             && !self.model.program.replies_at_once()
     }

@@ -89,6 +89,17 @@ pub enum Arbitration {
     RoundRobin,
 }
 
+/// When the MPI library of a rank answers the steps of a rendezvous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RendezvousProgress {
+    /// At once, by the adapter or a thread of its own.
+    #[default]
+    Always,
+    /// Only while the rank is in a call: not while it computes.
+    Calls,
+}
+
 /// How an adapter shares its link between messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -204,6 +215,9 @@ pub struct Settings {
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
+    /// See [`RendezvousProgress`].
+    #[serde(default)]
+    pub progress: RendezvousProgress,
     /// Rate of a message between ranks of one host.
     pub local_gbps: f64,
     /// Rate that all messages within a host share; at least the rate of one message.
@@ -276,6 +290,7 @@ impl Default for Settings {
             injection_mbps: 0,
             send_delay_ps: 0,
             eager_bytes: u64::MAX,
+            progress: RendezvousProgress::Always,
             local_gbps: 80.0,
             memory_gbps: 400.0,
             local_delay_ps: 500_000,

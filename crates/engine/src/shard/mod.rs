@@ -62,6 +62,9 @@ pub(crate) struct Shard<'a, P> {
     pub memory: SharedMemory,
     /// Progress of ranks through steps, if steps may be left out.
     pub gates: Option<Box<StepGates>>,
+    /// Messages of each rank with a step of their rendezvous to answer when it is in a call again;
+    /// None unless ranks answer only in calls.
+    pub unanswered: Option<Vec<Vec<u32>>>,
     /// Each rank that began to compute and when, in order of time; None unless asked for.
     pub computations: Option<Vec<(u32, u64)>>,
     pub probe: P,

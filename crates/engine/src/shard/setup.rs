@@ -14,7 +14,7 @@ use crate::network::cable::Cable;
 use crate::network::link::{Link, Links};
 use crate::network::packet::PacketPool;
 use crate::network::pause::PausedLanes;
-use crate::settings::{AdaptiveRule, Routing};
+use crate::settings::{AdaptiveRule, RendezvousProgress, Routing};
 use crate::switch::adaptive_choices::AdaptiveChoices;
 use crate::switch::arbiter::Arbiter;
 use crate::switch::virtual_circuits::VirtualCircuits;
@@ -105,6 +105,8 @@ impl Model<'_> {
             local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
             memory: SharedMemory::new(self.placement.n_hosts(), settings.memory_gbps),
             gates: self.gates.clone().map(Box::new),
+            unanswered: (settings.progress == RendezvousProgress::Calls)
+                .then(|| vec![Vec::new(); ranks]),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
             rank_resumes: false,

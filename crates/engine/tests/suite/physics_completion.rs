@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 
 use crate::common::fabrics::*;
 use crate::common::*;
-use tailback_engine::{EngineError, Parallelism, Placement, Settings, simulate};
+use tailback_engine::{
+    EngineError, Parallelism, Placement, RendezvousProgress, Settings, simulate,
+};
 use tailback_fabric::fat_tree::build;
 use tailback_fabric::{RoutePlan, Routes, RoutingRule};
 
@@ -98,6 +100,36 @@ fn acknowledged_sends_complete_on_acknowledgement() {
     );
 }
 
+/// One large message whose receiver posts the receive, and whose sender posts the send, before they
+/// compute. A library that answers in calls alone lets the handshake wait for both computations.
+#[test]
+fn a_handshake_waits_for_ranks_that_compute() {
+    let bytes = 3 * PACKET;
+    let control = 32 * 80 + LATENCY;
+    let arrival = |progress, sender_ps, receiver_ps| {
+        let settings = Settings { eager_bytes: PACKET, progress, ..settings() };
+        let ranks = [
+            vec![Do::Send(1, bytes), Do::Compute(sender_ps), Do::WaitAll],
+            vec![Do::Receive(0, bytes), Do::Compute(receiver_ps), Do::WaitAll],
+            vec![],
+        ];
+        star().run(&settings, &program(&ranks)).messages.arrival_ps[0]
+    };
+    let (delivery, late) = (3 * WIRE + LATENCY, 50 * WIRE);
+    for (sender_ps, receiver_ps, begins_ps) in [
+        (0, 0, 2 * control),
+        (0, late, late + control),
+        (late, 0, late),
+        (late, late, late + control),
+        (2 * late, late, 2 * late),
+    ] {
+        let always = arrival(RendezvousProgress::Always, sender_ps, receiver_ps);
+        assert_eq!(always, 2 * control + delivery);
+        let in_calls = arrival(RendezvousProgress::Calls, sender_ps, receiver_ps);
+        assert_eq!(in_calls, begins_ps + delivery, "{sender_ps} {receiver_ps}");
+    }
+}
+
 /// Two ranks that wait for a synchronous send before they post the receive wait for ever.
 #[test]
 fn facing_synchronous_sends_deadlock() {
@@ -139,17 +171,25 @@ fn a_long_chain_of_synchronous_sends_resolves() {
 #[test]
 fn completions_are_the_same_on_any_number_of_threads() {
     for send in [Do::Issend, Do::Acknowledged] {
-        same_on_any_number_of_threads(send);
+        same_on_any_number_of_threads(send, &settings());
     }
 }
 
-fn same_on_any_number_of_threads(send: fn(u32, u64) -> Do) {
+/// So are those of handshakes that wait for computations.
+#[test]
+fn answers_in_calls_are_the_same_on_any_number_of_threads() {
+    let progress = RendezvousProgress::Calls;
+    let settings = Settings { eager_bytes: PACKET, progress, ..settings() };
+    same_on_any_number_of_threads(Do::Send, &settings);
+}
+
+fn same_on_any_number_of_threads(send: fn(u32, u64) -> Do, settings: &Settings) {
     let fabric = build(&SMALL).unwrap();
     let plan =
         RoutePlan::new(&fabric, RoutingRule::Table(Routes::up_down(&fabric).unwrap())).unwrap();
     let rank = |r: u32| {
         let mut ops = vec![Do::Receive((r + 11) % 16, 9 * PACKET), Do::Receive((r + 9) % 16, 8)];
-        ops.extend([send((r + 5) % 16, 9 * PACKET), Do::Wait(2)]);
+        ops.extend([send((r + 5) % 16, 9 * PACKET), Do::Compute(r as u64 * WIRE), Do::Wait(2)]);
         ops.extend([send((r + 7) % 16, 8), Do::WaitAll]);
         ops
     };
@@ -157,7 +197,7 @@ fn same_on_any_number_of_threads(send: fn(u32, u64) -> Do) {
     let run = |threads| {
         let work = Parallelism { threads, shards: Some(4) };
         let mut watch = |_| ControlFlow::Continue(());
-        simulate(&fabric, &plan, &settings(), &program, &in_order(16), work, &mut watch).unwrap()
+        simulate(&fabric, &plan, settings, &program, &in_order(16), work, &mut watch).unwrap()
     };
     let outcome = run(1);
     assert!(outcome.complete);
