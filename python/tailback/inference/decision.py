@@ -185,8 +185,8 @@ def decide(
         interruptions: Interruptions in every computation, which are noise; defaults to none.
         change: A part of the run in which calls take longer than the expected run explains: a fault
             that was not found.
-        lossy: Whether queues drop packets. Then computation hides behind retransmissions at times
-            that nothing shows, so it costs less than said by up to the error of the time.
+        lossy: Whether queues drop packets. Then the time of a run without late ranks has the error
+            of such a network, and so has what they cost.
     """
     rng = np.random.default_rng(SEED)
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
@@ -214,8 +214,8 @@ def decide(
         if name == "noise":
             mean = np.maximum(mean, hidden_noise) + in_calls[member]
         if name in COMPUTATION and lossy:
-            hides = LOSSY_TIME_ERROR * np.abs(rng.standard_normal(DRAWS))
-            mean = np.maximum(mean - hides * (1.0 - mean), 0.0)
+            off = LOSSY_TIME_ERROR * rng.standard_normal(DRAWS)
+            mean = np.where(mean > 0.0, np.maximum(mean - off * (1.0 - mean), 0.0), 0.0)
         if name in COMPUTATION:
             behind += part * mean
             mean = (1.0 - part) * mean
@@ -286,7 +286,7 @@ def _spread(stated: Cost | None) -> float:
 def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> list[Cost]:
     """Costs with 95 % intervals that include the error of the model, as the verdict does.
 
-    Where queues drop packets, computation hides behind retransmissions.
+    Where queues drop packets, that is the error of the time of a run without the late ranks.
 
     Args:
         costs: Cost of each cause, with its range over simulations.
@@ -300,7 +300,9 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> 
         half = 1.96 * math.hypot(COST_ERROR * elapsed_ps, relative * cost.ps)
         least, most = min(least, cost.ps - half), max(most, cost.ps + half)
         if lossy and cost.cause in COMPUTATION:
-            least = min(least, elapsed_ps - _SPREAD * (elapsed_ps - cost.ps))
+            without_ps = elapsed_ps - cost.ps
+            least = min(least, elapsed_ps - _SPREAD * without_ps)
+            most = max(most, elapsed_ps - without_ps / _SPREAD)
         low, high = max(round(least), 0), min(round(most), max(elapsed_ps, cost.high_ps))
         out.append(cost.model_copy(update={"low_ps": low, "high_ps": high}))
     return out
@@ -312,7 +314,8 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> 
 # than it expects (:data:`tailback.inference.error_model.LOSSY_TIME_RATIO`). A cable that is the
 # bottleneck has little of that, because it, not TCP, limits the run; without the cause, the run
 # would. So the cost is not what the model saves but the measured time less the usual time of a
-# run without it.
+# run without it. Nor does a run that waits for late ranks have much of it: they send when the
+# network is idle.
 
 _HIDDEN = ("slow-link", "other-traffic")
 _SPREAD = math.exp(1.96 * LOSSY_TIME_ERROR)
@@ -338,8 +341,8 @@ def with_lossy_costs(
 ) -> list[Cost]:
     """Costs of a lossy network, with the range that the error of its times leaves.
 
-    If slow links and other traffic are both at fault, the run without one of them is still limited
-    by the other, and the costs are left as they are.
+    If several causes are at fault, the run without one of them is still limited by the others, and
+    the costs are left as they are.
 
     Args:
         costs: Cost of each cause.
@@ -348,10 +351,16 @@ def with_lossy_costs(
         scale: Factor from simulated to measured times in ``costs``.
     """
     faults = [cost for cost in costs if cost.cause in _HIDDEN and cost.share >= FAULT]
+    faults = faults or [cost for cost in costs if cost.cause in COMPUTATION and cost.share >= FAULT]
     if len(faults) != 1:
         return list(costs)
     (fault,) = faults
-    bounded = _bounded(fault, inside_ps, max(expected_ps - fault.ps / scale, 0.0))
+    if fault.cause in COMPUTATION:
+        # The model took the whole network to be as much slower as the run took longer.
+        without_ps = (inside_ps - fault.ps) / max(inside_ps / max(expected_ps, 1), 1.0)
+    else:
+        without_ps = expected_ps - fault.ps / scale
+    bounded = _bounded(fault, inside_ps, max(without_ps, 0.0))
     made = [bounded if cost is fault else cost for cost in costs]
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 

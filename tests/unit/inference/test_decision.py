@@ -118,7 +118,9 @@ def test_intervals_include_the_error_of_the_model() -> None:
     assert link.high_ps - link.ps == link.ps - link.low_ps
     assert (computed.high_ps - computed.low_ps) / S == pytest.approx(2 * 0.0457, abs=0.001)
     _, hidden = with_model_error(exact, S, lossy=True)
-    assert hidden.low_ps == 0 and hidden.high_ps == computed.high_ps
+    # The time of a run on a lossy network has an error of 12 %.
+    assert hidden.low_ps == 0
+    assert hidden.high_ps / S == pytest.approx(1.0 - 0.8 * math.exp(-1.96 * 0.12))
     # No interval is narrower than the simulations, or wider than the run.
     (wide,) = with_model_error([cost("slow-link", 0.9, 0.5)], S, lossy=False)
     assert wide.low_ps == round(0.4 * S) and wide.high_ps == round(1.4 * S)

@@ -93,13 +93,16 @@ def explained(
     lossy: bool = False,
     coarse: int | None = None,
     counted: tuple[SlowLink, ...] = (),
+    progress_stated: bool = True,
     **engine: Any,
 ) -> tuple[Posterior, list[tuple[str, str]]]:
     """The posterior, and the adapters and routing of all that was simulated.
 
     ``simulated``: time and misfit of a run by its adapters and routing, its slow links, and
-    whether an unknown job sends. ``counted``: slow links by queues.
+    whether an unknown job sends. ``counted``: slow links by queues. With progress in calls, that
+    stands in place of the routing.
     """
+    engine |= {"progress": "always"} if progress_stated else {}
     seen = list[tuple[str, str]]()
     varied.clear()
     grains.clear()
@@ -107,7 +110,8 @@ def explained(
     def outcome(scenario: Any, slow: tuple[int, ...]) -> Any:
         run = scenario.scenario.engine
         has_tables = scenario.scenario.fabric.forwarding is not None
-        machine = run.injection, "forwarding tables" if has_tables else run.routing
+        routing = "forwarding tables" if has_tables else run.routing
+        machine = run.injection, "in calls" if run.progress == "calls" else routing
         seen.append(machine)
         job = len(scenario.scenario.job) > 1
         elapsed, misfit = simulated(machine, slow, job)
@@ -393,6 +397,23 @@ def test_settings_add_error_to_sensitive_adapters(
         if not weighed.hypothesis.unexplained
     }
     assert calls["fifo"] == pytest.approx(calls["round-robin"] + 0.02)
+
+
+def test_progress_in_calls_may_explain_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (1000, GOOD) if machine[1] == "in calls" else (1000 if slow else 600, BAD)
+
+    posterior, _ = explained(monkeypatch, simulated, progress_stated=False)
+    assert "progress in calls" in posterior.best.machine and not posterior.best.cause
+    assert posterior.of_cause("slow-link") < 0.05 and posterior.unexplained < 0.05
+    # Nothing else is tried where the scenario states it, or where the evidence cannot tell.
+    _, seen = explained(monkeypatch, simulated)
+    assert not any(machine[1] == "in calls" for machine in seen)
+    monkeypatch.setattr(Compared, "between", lambda *_: {"calls": MISFIT_ERROR["calls"]})
+    posterior, _ = explained(monkeypatch, simulated, progress_stated=False)
+    assert "progress in calls" not in {
+        name for each in posterior.weighed for name in each.hypothesis.machine
+    }
 
 
 def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]]:
