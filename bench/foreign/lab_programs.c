@@ -1,4 +1,4 @@
-/* Programs that are no halo exchange, for runs on real packets (lab.py).
+/* Programs that are no halo exchange, for runs on real packets (run_lab.py).
  *
  *   mpicc -O2 -o programs lab_programs.c
  *   programs NAME ITERATIONS BYTES COMPUTE_MS

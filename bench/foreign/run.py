@@ -243,7 +243,12 @@ def diagnose(folder: Path, evidence: str, limit_s: float, out: Path) -> dict[str
     seen = folder / "seen"
     files = json.loads((seen / "case.json").read_text(encoding="utf-8"))
     inputs = [str(seen / files["trace"])]
-    for name in ("fabric", "forwarding", "rankfile", *(("counters", "jobs") if evidence == "all" else ())):
+    for name in (
+        "fabric",
+        "forwarding",
+        "rankfile",
+        *(("counters", "jobs") if evidence == "all" else ()),
+    ):
         path = seen / files.get(name, "")
         if name in files:
             single = path.is_dir() and len(list(path.iterdir())) > 1

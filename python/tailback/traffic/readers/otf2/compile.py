@@ -39,7 +39,6 @@ from tailback.traffic.readers.otf2.names import (
     is_timed_only,
     is_waitall,
     joins_groups,
-    moves_data,
     normalised_call,
     world_ranks,
 )
@@ -308,7 +307,9 @@ def _note_unrecorded_calls(
         for region, made in calls.items():
             if is_timed_only(trace.regions[region]) and not made.recorded:
                 timed[trace.regions[region]] += made.number
-        notes += [f"{timed[name]} calls of {name}: only their time is used" for name in sorted(timed)]
+        notes += [
+            f"{timed[name]} calls of {name}: only their time is used" for name in sorted(timed)
+        ]
         return
     monitoring = "use Open MPI's monitoring (pml-monitoring)"
     score_p = trace.creator.startswith("Score-P")

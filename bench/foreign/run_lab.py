@@ -1,6 +1,6 @@
 r"""How often a diagnosis is right on real packets of programs that Tailback was not built on.
 
-    python bench/foreign/lab.py --make DIR --cases 20 --seed 7 [--judge] [--save answers.json]
+    python bench/foreign/run_lab.py --make DIR --cases 20 --seed 7 [--judge] [--save answers.json]
 
 As root. ``lab_programs.c`` has a wavefront, a pipeline, a master with workers, writers, a ring,
 two kinds of all-to-all, a conjugate gradient and a broadcast. Each case draws one of them, rates,
@@ -174,9 +174,7 @@ def _timed(
     plan: Plan, case: Draw, causes: tuple[str, ...], program: Path, out: Path
 ) -> dict[str, Any]:
     """Run once; returns the truth that the lab records."""
-    record(
-        plan, causes, [str(program), *case.program], out, force=True, path_seed=case.path_seed
-    )
+    record(plan, causes, [str(program), *case.program], out, force=True, path_seed=case.path_seed)
     truth: dict[str, Any] = json.loads((out / "truth" / "truth.json").read_text())
     return truth
 
