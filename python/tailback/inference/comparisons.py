@@ -62,6 +62,10 @@ class Comparisons:
             None,
         )
 
+    def is_quiet(self, links: NDArray[np.int64]) -> bool:
+        """Whether counters show that none of some links stalled."""
+        return any(isinstance(each, PortStalls) and each.is_quiet(links) for each in self.each)
+
     @property
     def of_links(self) -> bool:
         """Whether any compares what links did."""
@@ -98,7 +102,8 @@ error: protocol overhead usually exceeds that of the model (TCP takes 1.2 times 
 real-packet lab). If all calls take longer by the same factor, that is not evidence of a cause."""
 
 MIN_STALL_SHARE = 0.005
-"""Stall fraction of the most stalled port below which stalls carry no information."""
+"""Stall fraction of the most stalled port below which no port stalls: a simulation disagrees as far
+as it has stalls of more than that."""
 
 MAX_STALL_RATIO = 3.0
 """Largest factor between measured and simulated stalls, in either direction, that is attributed to
@@ -361,7 +366,7 @@ class PortStalls:
         return np.flatnonzero(~np.isnan(self.stall_ps))
 
     def __call__(self, run: Run) -> float | None:
-        """Squared difference over squared measured stalls; None if nothing stalled."""
+        """Squared difference over squared measured stalls; None if no counter rose."""
         return self._misfit_of(link_totals(run, "stall_ps")) if _has(run, "stall_ps") else None
 
     def at_times(self, run: Run, slow: Run, share: float) -> float | None:
@@ -385,8 +390,8 @@ class PortStalls:
         if not counted.any():
             return None
         seen = self.stall_ps[counted]
-        if seen.max() < MIN_STALL_SHARE * self.elapsed_ps:
-            return None
+        if seen.max() <= 0.0:
+            return None  # Devices that do not count waits show none, too.
         simulated = stall_ps[counted]
         norm = float((simulated**2).sum())
         if norm > 0:
@@ -396,7 +401,17 @@ class PortStalls:
             self.at_least[counted], np.maximum(seen - simulated, 0.0), np.abs(seen - simulated)
         )
         gap = np.maximum(gap - self.error_ps[counted], 0.0)
-        return gap**2, float((seen**2).sum())
+        least = MIN_STALL_SHARE * self.elapsed_ps
+        if seen.max() >= least:
+            return gap**2, float((seen**2).sum())
+        # No port stalls: at most 1, where a simulation has much more than that.
+        return gap**2, float((gap**2).sum()) + least**2
+
+    def is_quiet(self, links: NDArray[np.int64]) -> bool:
+        """Whether counters show that none of some links stalled."""
+        stalls = self.stall_ps[links]
+        counts = bool(np.nanmax(self.stall_ps, initial=0.0) > 0.0)
+        return counts and bool((stalls < MIN_STALL_SHARE * self.elapsed_ps).all())
 
     def to(self, run: Run) -> PortStalls | None:
         """The same with the stalls of a simulation in place of the counted ones."""

@@ -35,7 +35,7 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.evidence_table import evidence_rows
 from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.machine_models import SETTINGS
+from tailback.inference.machine_models import SETTINGS, routing_choice
 from tailback.inference.measured_wording import slower_part
 from tailback.inference.network_clues import (
     OtherJobs,
@@ -195,8 +195,8 @@ def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenari
         sources.append(wording.MESSAGES_IN_ORDER)
     if chosen.scenario.engine.progress != prepared.scenario.engine.progress:
         sources.append(wording.PROGRESS_IN_CALLS)
-    routing = chosen.scenario.engine.routing
-    if routing != prepared.scenario.engine.routing:
+    routing = routing_choice(chosen)
+    if routing != routing_choice(prepared):
         sources.append(wording.ROUTED[routing])
     if (chosen.scenario.fabric.forwarding is None) != (prepared.scenario.fabric.forwarding is None):
         sources.append(wording.tables_not_used())

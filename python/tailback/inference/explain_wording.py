@@ -73,6 +73,10 @@ PROGRESS_IN_CALLS: Final = (
     "call; with this setting the model agrees better with the measurement"
 )
 ROUTED: Final = {
+    "per message": (
+        "assumed: all packets of a message take the path that is least loaded when it begins; with "
+        "this routing the model agrees better with the measurement"
+    ),
     "random": (
         "assumed: switches spread packets over all shortest paths regardless of load; with this "
         "routing the model agrees better with the measurement"

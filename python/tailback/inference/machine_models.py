@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,14 @@ SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.
 """Other engine settings with which the run is simulated to learn what unknown settings change: the
 range within which blind cases draw those of machines."""
 
-OTHER_ROUTING: tuple[Routing, ...] = ("random", "deterministic")
+RoutingChoice = Routing | Literal["per message"]
+"""How packets choose among the paths of a route; ``per message``: adaptively, all of a message the
+same."""
+
+OTHER_ROUTING: tuple[RoutingChoice, ...] = ("per message", "random", "deterministic")
 """Routing to try if nothing explains the time with adaptive routing and the scenario does not state
-the routing: adaptive traffic avoids slow links, so that they cost little."""
+the routing. Adaptive traffic avoids slow links, so that they cost little, and packets that choose
+one by one collide less than whole messages."""
 
 FORWARDING = "forwarding tables"
 """Routing of a machine model whose scenario has forwarding tables."""
@@ -64,7 +69,7 @@ class MachineModel:
         buffers = ("small buffers",) if self.small_buffers else ()
         rates = ("nominal rates",) if self.at_nominal_rates else ()
         progress = ("progress in calls",) if engine.progress == "calls" else ()
-        routing = FORWARDING if tables else engine.routing
+        routing = FORWARDING if tables else routing_choice(self.prepared)
         return engine.injection, routing, *progress, *buffers, *rates
 
 
@@ -87,9 +92,22 @@ def at_nominal_rates(prepared: PreparedScenario) -> PreparedScenario:
     return replace(prepared, scenario=scenario, fabric=nominal(prepared.fabric))
 
 
-def with_routing(prepared: PreparedScenario, routing: Routing) -> PreparedScenario:
+def routing_choice(prepared: PreparedScenario) -> RoutingChoice:
+    """The choice among the paths of a route in a scenario."""
+    engine = prepared.scenario.engine
+    if engine.routing == "adaptive" and engine.adaptive.per == "message":
+        return "per message"
+    return engine.routing
+
+
+def with_routing(prepared: PreparedScenario, routing: RoutingChoice) -> PreparedScenario:
     """The scenario with another choice among the paths of a route."""
-    engine = prepared.scenario.engine.model_copy(update={"routing": routing})
+    engine = prepared.scenario.engine
+    update: dict[str, Any] = {"routing": routing}
+    if routing == "per message":
+        adaptive = engine.adaptive.model_copy(update={"per": "message"})
+        update = {"routing": "adaptive", "adaptive": adaptive}
+    engine = engine.model_copy(update=update)
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 

@@ -93,6 +93,25 @@ def test_a_stall_absorbed_by_buffers_is_no_difference() -> None:
     assert far is not None and far > 0.5
 
 
+def test_ports_without_waits_speak_against_stalls() -> None:
+    slow = run_with("leaf0[5]")
+    elapsed, links = slow.elapsed_ps, np.arange(slow.tables["links"].height)
+    none = np.zeros(len(links))
+    few = none.copy()
+    few[0] = 0.004 * elapsed
+    quiet = PortStalls(few, none < 0, elapsed, none)
+    misfit = quiet(slow)
+    assert misfit is not None and 0.5 < misfit < 1.0
+    assert quiet.is_quiet(links)
+    # A little more is a stall, and no wait at all may not have been counted.
+    assert not PortStalls(2 * few, none < 0, elapsed, none).is_quiet(links)
+    assert PortStalls(none, none < 0, elapsed, none)(slow) is None
+    assert not PortStalls(none, none < 0, elapsed, none).is_quiet(links)
+    unknown = np.where(links == 3, np.nan, few)
+    assert not PortStalls(unknown, none < 0, elapsed, none).is_quiet(links)
+    assert PortStalls(unknown, none < 0, elapsed, none).is_quiet(links[:3])
+
+
 def sums_of(run: Run, column: str) -> np.ndarray:
     """Sum of a column of ``truth`` for each link."""
     sums = run.tables["truth"].group_by("link").agg(pl.col(column).sum())
