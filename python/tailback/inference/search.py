@@ -227,6 +227,8 @@ class ExplanationSearch:
                 continue
             prior = math.log(UNUSUAL / machines)
             machine = self.space.add_machine(with_routing(prepared, routing), prior)
+            with optional("slower machine"):
+                self._try_slower_machine(machine)
             self._look_for_causes([machine], SUSPECTS_PER_ROUTING)
 
     def _try_slower_machine(self, machine: MachineModel) -> None:
