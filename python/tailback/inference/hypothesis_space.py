@@ -44,6 +44,7 @@ from tailback.inference.machine_models import (
     MachineModel,
     PredictionCache,
     raised_rates,
+    routing_choice,
 )
 from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
 from tailback.inference.network_clues import (
@@ -430,7 +431,12 @@ class HypothesisSpace:
                 if slow == machine.slow
                 else self.simulated(prepared, slow)
             )
-            others = [self.simulated(prepared, slow, settings) for settings in SETTINGS]
+            # Where a message keeps its path, chance decides which messages meet.
+            drawn = routing_choice(prepared) in ("per message", "ecmp")
+            others = [
+                self.simulated(prepared, slow, settings, seed_offset=number * drawn)
+                for number, settings in enumerate(SETTINGS, 1)
+            ]
             shared = any(run.adapters_shared for run in (as_stated, *others))
             return self.compare.between(as_stated, others), shared
 
@@ -596,15 +602,18 @@ class HypothesisSpace:
         settings: EngineVariation | None = None,
         *,
         measure: bool = False,
+        seed_offset: int = 0,
     ) -> Run:
         """Simulate a scenario with slow cables, and with other settings of the engine.
 
-        ``measure``: with all telemetry, not only what evidence is compared with.
+        ``measure``: with all telemetry, not only what evidence is compared with. ``seed_offset``:
+        how far the seed of chance is from that of the scenario.
         """
         simulate = make_simulation(prepared, threads=self.threads)
         change = Change(
             slow=slow,
             variation=settings,
+            seed_offset=seed_offset,
             computations=True,
             measure=measure or self.compare.of_links,
             totals_only=not measure,
