@@ -352,12 +352,15 @@ class PortStalls:
         at_least: Links whose counter saturated, so the stall time is a lower bound, shape (L,).
         elapsed_ps: Measured time.
         error_ps: Error of simulated stalls due to unknown buffer sizes, shape (L,).
+        counts: Whether counters that did not rise would have. Devices that do not count waits show
+            none, too.
     """
 
     stall_ps: Floats
     at_least: NDArray[np.bool_]
     elapsed_ps: int
     error_ps: Floats
+    counts: bool = False
     kind: ClassVar[str] = "stalls"
     of_links: ClassVar[bool] = True
 
@@ -391,8 +394,8 @@ class PortStalls:
         if not counted.any():
             return None
         seen = self.stall_ps[counted]
-        if seen.max() <= 0.0:
-            return None  # Devices that do not count waits show none, too.
+        if not self.counts and seen.max() <= 0.0:
+            return None
         simulated = stall_ps[counted]
         norm = float((simulated**2).sum())
         if norm > 0:
@@ -411,7 +414,7 @@ class PortStalls:
     def is_quiet(self, links: NDArray[np.int64]) -> bool:
         """Whether counters show that none of some links stalled, and buffers cannot hide it."""
         stalls, hidden = self.stall_ps[links], self.error_ps[links]
-        counts = bool(np.nanmax(self.stall_ps, initial=0.0) > 0.0)
+        counts = self.counts or bool(np.nanmax(self.stall_ps, initial=0.0) > 0.0)
         quiet = (stalls < MIN_STALL_SHARE * self.elapsed_ps) & (hidden < FAULT * self.elapsed_ps)
         return counts and bool(quiet.all())
 

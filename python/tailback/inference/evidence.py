@@ -86,6 +86,8 @@ class NetworkEvidence:
         unused: Remarks on what is in the files and not used.
         served_gbps: Rate that each link can serve at least, as it has sent at that rate, 0 if
             unknown, shape (L,); None without counters.
+        waits_counted: Whether ports that counted no waits in the time of the job had counted some
+            before.
         congested: Congested fraction of each link from samples in our packets, NaN if unknown,
             shape (L,); None without samples.
         sampled: Our packets on each link from the same samples, shape (L,).
@@ -103,6 +105,7 @@ class NetworkEvidence:
     link_events: pl.DataFrame | None = None
     unused: tuple[str, ...] = ()
     served_gbps: Floats | None = None
+    waits_counted: bool = False
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
@@ -221,6 +224,7 @@ def read_network_evidence(
         notes=left_out,
         unused=tuple(not_used(source.unknown, "counters")),
         served_gbps=served_gbps(intervals, fabric.n_links),
+        waits_counted=source.counters.waits_counted,
         port_events=counted_events,
         link_events=link_events(counted_events, in_files, ports),
     )

@@ -281,7 +281,10 @@ def comparisons(
             prepared.scenario.engine.buffer,
             float(sizes.mean() or 0.0),  # type: ignore[arg-type]
         )
-        out.append(PortStalls(counters.stall_ps, counters.latched, elapsed, error))
+        stalls = PortStalls(
+            counters.stall_ps, counters.latched, elapsed, error, evidence.waits_counted
+        )
+        out.append(stalls)
         # With tables the paths are known, and of others it is not known which paths they take.
         if (
             not routing_is_stated(prepared)

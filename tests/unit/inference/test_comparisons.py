@@ -107,6 +107,8 @@ def test_ports_without_waits_speak_against_stalls() -> None:
     assert not PortStalls(2 * few, none < 0, elapsed, none).is_quiet(links)
     assert PortStalls(none, none < 0, elapsed, none)(slow) is None
     assert not PortStalls(none, none < 0, elapsed, none).is_quiet(links)
+    counting = PortStalls(none, none < 0, elapsed, none, counts=True)
+    assert counting(slow) is not None and counting.is_quiet(links)
     # Buffers that hold a fault's time of messages may hide it.
     assert not PortStalls(few, none < 0, elapsed, none + 0.06 * elapsed).is_quiet(links)
     unknown = np.where(links == 3, np.nan, few)

@@ -114,6 +114,14 @@ class CounterData:
         speeds = port_events.speeds(self.readings)
         return pl.concat([self.events, speeds], how="diagonal")
 
+    @property
+    def waits_counted(self) -> bool:
+        """Whether most ports have ever waited, so that one that does not wait counts so."""
+        waits = self.readings.group_by("node_guid", "node_name", "port").agg(
+            (pl.col("xmit_wait_ticks") > 0).any().fill_null(False).alias("waited")
+        )["waited"]
+        return 2 * int(waits.sum()) > len(waits)
+
     def all_intervals(self, *, tick_ns: float | None = None) -> pl.DataFrame:
         """The intervals of the source and those between its readings, ``schema.INTERVALS``.
 
