@@ -17,7 +17,7 @@ from tailback.lab.datapath.record import append_until
 from tailback.lab.datapath.sampling import PacketScheme
 from tailback.lab.record import record
 from tailback.names.display import printable
-from tailback.sources.diagnosis_folder import placement_of_remedy
+from tailback.sources.diagnosis_folder import recommended_change
 from tailback.units import counted
 
 
@@ -89,7 +89,7 @@ def up(source: Path, scheme: str | None) -> None:
     "--remedy",
     type=click.Path(path_type=Path),
     metavar="DIAGNOSIS",
-    help="Apply the remedy of a diagnosis, if it is a placement.",
+    help="Apply the remedy of a diagnosis: placement, repair, static routes, rates.",
 )
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
@@ -132,8 +132,6 @@ def run(
         chosen, paths = tuple(causes.draw(secret, plan)), causes.path_seed(secret)
     elif like is not None:
         chosen, paths = causes.replay(like)
-    if remedy is not None:
-        rankfile = placement_of_remedy(remedy)
     with meter(quiet) as progress:
         record(
             plan,
@@ -143,6 +141,7 @@ def run(
             force=force,
             path_seed=paths,
             rankfile=rankfile,
+            remedy=None if remedy is None else recommended_change(remedy),
             step=lambda what: progress.step(what, 0.0),
         )
     click.echo(printable(f"tailback diagnose {shell_path(out)}"))

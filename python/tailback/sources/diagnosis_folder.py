@@ -14,11 +14,15 @@ from tailback.io.atomic_exchange import recover
 from tailback.io.input_files import content
 from tailback.io.manifest import read_manifest
 from tailback.io.parquet import read_table
+from tailback.lab.remedies import RecommendedChange
 
 DIAGNOSE_AGAIN = "diagnose again"
 
 RANK_FILES = ("hosts.openmpi-seq", "rankfile.openmpi", "hosts.slurm", "hosts.mpich")
 """Rank files of a diagnosis that name the host of every rank, the plainest first."""
+
+RATES_FILE = "rates.csv"
+"""Rates of pairs of ranks, as ``[engine.pacing] rates_file`` reads them."""
 
 
 def is_diagnosis(folder: Path) -> bool:
@@ -62,11 +66,11 @@ def read_measured_tables(folder: Path) -> dict[str, pl.DataFrame] | None:
     return out
 
 
-def placement_of_remedy(folder: Path) -> Path:
-    """Rank file of the remedy of a diagnosis, where that is nothing but another placement.
+def recommended_change(folder: Path) -> RecommendedChange:
+    """What a diagnosis recommends, with its files for applying it.
 
     Raises:
-        RunError: There is no diagnosis, it recommends no change, or another kind of change.
+        RunError: There is no diagnosis, it recommends no change, or a file of it was changed.
     """
     diagnosis = read_diagnosis(folder)
     remedy = diagnosis.remedy
@@ -76,19 +80,17 @@ def placement_of_remedy(folder: Path) -> Path:
             file=folder,
             remedy="give a placement of your own as a rank file",
         )
-    file = next((folder / name for name in RANK_FILES if name in remedy.files), None)
-    if remedy.parts != (remedy.placement,):
-        candidate = next(c for c in remedy.candidates if c.name == remedy.name)
-        instead = "" if file is None else f", such as the interim placement in {file.name},"
-        raise RunError(
-            f"recommends {remedy.name!r}, a change of {candidate.kind}, and the lab can only "
-            f"change the placement: {remedy.actions[0]}",
-            file=folder,
-            remedy=f"make that change yourself, or give a rank file{instead} instead",
-        )
-    if file is None:
-        raise RunError(
-            f"has no rank file of placement {remedy.name!r}", file=folder, remedy=DIAGNOSE_AGAIN
-        )
-    read_manifest(folder).check(file.name)
-    return file
+    kind_of = {candidate.name: candidate.kind for candidate in remedy.candidates}
+    combined = next(c for c in remedy.candidates if c.name == remedy.name)
+    kind_of |= dict(zip(combined.parts, combined.part_kinds, strict=True))
+    ranks = next((name for name in RANK_FILES if name in remedy.files), None)
+    rates = RATES_FILE if RATES_FILE in remedy.files else None
+    for name in filter(None, (ranks, rates)):
+        read_manifest(folder).check(name)
+    return RecommendedChange(
+        folder,
+        {part: kind_of[part] for part in remedy.parts},
+        None if ranks is None else folder / ranks,
+        None if rates is None else folder / rates,
+        diagnosis.slow_links,
+    )
