@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailback.diagnosis.cause_wording import ADVICE, CODE
+from tailback.diagnosis.cause_wording import ADVICE, CODE, NOT_SIMULATED
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Estimate, Remedy, Saves
 from tailback.evidence.model import Measured
@@ -43,6 +43,8 @@ def remedy_for(
         late = () if diagnosis.measured is None else diagnosis.measured.latecomers
         side = wording.check_side(late) if cause == "imbalance" else ""
         actions: tuple[str, ...] = (side or ADVICE[cause],)
+        if cause == "late-partner":
+            actions += (NOT_SIMULATED,)
     elif cause == "slow-link" and summary.candidates:
         open_place = summary.place_open
         actions = (
