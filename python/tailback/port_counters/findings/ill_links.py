@@ -50,7 +50,7 @@ ILL_LINKS: Final = Table(
         Column("what", pl.String, "the signs in words"),
         Column("since_ns", pl.Int64, "when the first sign was seen, UTC ns; null: from the start"),
         Column("lost_gbps", pl.Float64, "bandwidth that the link lacks, Gb/s; null unknown"),
-        Column("errors", pl.UInt64, "errors that both ends counted; null: not read"),
+        Column("errors", pl.UInt64, "errors that both ends counted; null: no counter"),
         Column("errors_per_bit", pl.Float64, "errors over bits it could carry; null unknown"),
         Column("between_switches", pl.Boolean, "no end is a host; null unknown"),
         Column("node_name", pl.String, "device of the end that is named first"),
