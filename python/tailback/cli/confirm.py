@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -56,6 +57,7 @@ def confirmation_lines(confirmation: Confirmation) -> list[str]:
         "",
         *(wrap(_cost(confirmation.cost)) if confirmation.cost is not None else ()),
         *wrap(_basis(confirmation)),
+        *chain.from_iterable(wrap(f"{caveat}.") for caveat in confirmation.caveats),
     ]
 
 

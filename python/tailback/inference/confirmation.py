@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from pydantic import Field
 
 from tailback.arrays import Floats
 from tailback.diagnosis.model import Diagnosis, Estimate
@@ -127,6 +128,7 @@ class Confirmation(FrozenModel):
         difference: Predicted minus measured gain; None if either is unknown.
         parts: Parts of the measured time in both runs.
         cost: Whether the cost of the cause was right; None if it is unknown.
+        caveats: What the measured times are not, as sentences without a full stop.
     """
 
     outcome: Outcome
@@ -143,6 +145,7 @@ class Confirmation(FrozenModel):
     difference: Estimate | None
     parts: list[PartChange]
     cost: CostCheck | None
+    caveats: list[str] = Field(default_factory=list)
 
     @property
     def harms(self) -> bool:
@@ -205,6 +208,9 @@ def confirm_gain(
         difference=difference,
         parts=_parts(before, after),
         cost=None if measured is None else _cost_check(diagnosis, measured),
+        caveats=list(
+            dict.fromkeys(run.measured.caveat for run in (before, *after) if run.measured.caveat)
+        ),
     )
 
 
@@ -231,6 +237,10 @@ def _measured_gain(
         if run.measured.n_ranks != before.measured.n_ranks:
             ranks = f"{before.measured.n_ranks} and {run.measured.n_ranks}"
             return f"the recordings have {ranks} ranks", None, 0, 0
+        if run.measured.durations_only != before.measured.durations_only:
+            return "only some of the recordings show when calls began", None, 0, 0
+        if run.measured.not_recorded != before.measured.not_recorded:
+            return "the recordings are not of the same ranks", None, 0, 0
         if not run.calls.equals(before.calls):
             return "the recordings are of different programs or inputs", None, 0, 0
     times = [run.calls.iteration_times() for run in (before, *after)]

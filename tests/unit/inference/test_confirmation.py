@@ -220,6 +220,8 @@ def test_differing_runs_widen_the_interval() -> None:
         ("iterations", "fewer than 24 iterations"),
         ("program", "different programs"),
         ("ranks", "2 and 3 ranks"),
+        ("durations", "only some of the recordings"),
+        ("missing", "not of the same ranks"),
         ("prediction", "diagnose again"),
     ],
 )
@@ -233,6 +235,9 @@ def test_incomparable_runs_are_undetermined(case: str, reason: str) -> None:
     elif case == "ranks":
         more = after.measured.model_copy(update={"n_ranks": 3})
         after = MeasuredTimes(more, after.calls, after.hosts)
+    elif case in ("durations", "missing"):
+        update = {"durations_only": True} if case == "durations" else {"not_recorded": "1 of 2"}
+        after = MeasuredTimes(after.measured.model_copy(update=update), after.calls, after.hosts)
     elif case == "prediction":
         said = diagnosis(None)
     confirmation = confirm_gain(said, before, [after])
