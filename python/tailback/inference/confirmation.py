@@ -395,11 +395,11 @@ def _change(
 
 def _bounds(names: Collection[str], run: Measured) -> tuple[int, int, int]:
     """Lower bound, value and upper bound of parts together: what the other parts leave of a run."""
-    own = [part for part in run.parts if part.name in names]
+    chosen = [part for part in run.parts if part.name in names]
     others = [part for part in run.parts if part.name not in names]
-    value = sum(part.ps for part in own)
-    below = sum(part.ps - part.low_ps for part in own)
-    above = sum(part.high_ps - part.ps for part in own)
+    value = sum(part.ps for part in chosen)
+    below = sum(part.ps - part.low_ps for part in chosen)
+    above = sum(part.high_ps - part.ps for part in chosen)
     less = sum(part.high_ps - part.ps for part in others)
     more = sum(part.ps - part.low_ps for part in others)
     return value - min(below, less), value, value + min(above, more)

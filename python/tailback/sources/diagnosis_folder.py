@@ -14,7 +14,6 @@ from tailback.io.atomic_exchange import recover
 from tailback.io.input_files import content
 from tailback.io.manifest import read_manifest
 from tailback.io.parquet import read_table
-from tailback.lab.remedies import RecommendedChange
 
 DIAGNOSE_AGAIN = "diagnose again"
 
@@ -64,33 +63,3 @@ def read_measured_tables(folder: Path) -> dict[str, pl.DataFrame] | None:
         manifest.check(f"measured/{path.name}")
         out[name] = read_table(path, error=RunError, remedy=DIAGNOSE_AGAIN)
     return out
-
-
-def recommended_change(folder: Path) -> RecommendedChange:
-    """What a diagnosis recommends, with its files for applying it.
-
-    Raises:
-        RunError: There is no diagnosis, it recommends no change, or a file of it was changed.
-    """
-    diagnosis = read_diagnosis(folder)
-    remedy = diagnosis.remedy
-    if remedy is None or not remedy.name:
-        raise RunError(
-            f"recommends no change (verdict: {diagnosis.cause})",
-            file=folder,
-            remedy="give a placement of your own as a rank file",
-        )
-    kind_of = {candidate.name: candidate.kind for candidate in remedy.candidates}
-    combined = next(c for c in remedy.candidates if c.name == remedy.name)
-    kind_of |= dict(zip(combined.parts, combined.part_kinds, strict=True))
-    ranks = next((name for name in RANK_FILES if name in remedy.files), None)
-    rates = RATES_FILE if RATES_FILE in remedy.files else None
-    for name in filter(None, (ranks, rates)):
-        read_manifest(folder).check(name)
-    return RecommendedChange(
-        folder,
-        {part: kind_of[part] for part in remedy.parts},
-        None if ranks is None else folder / ranks,
-        None if rates is None else folder / rates,
-        diagnosis.slow_links,
-    )

@@ -47,13 +47,13 @@ def with_parts(run: MeasuredTimes, wait_ms: tuple[int, int, int], **more: object
     """A recording with so much waiting for messages (low, value, high); all else is transfers."""
     computed, total = 10 * MS, run.measured.elapsed_ps
     low, wait, high = (ms * MS for ms in wait_ms)
-    rest = total - computed
+    in_calls = total - computed
     parts = [
         Part(name=name, ps=ps, low_ps=least, high_ps=most, share=ps / total)
         for name, least, ps, most in (
             ("computation", computed, computed, computed),
             ("late_sender", low, wait, high),
-            ("transfer", rest - high, rest - wait, rest - low),
+            ("transfer", in_calls - high, in_calls - wait, in_calls - low),
         )
     ]
     update = {"parts": parts, **more}

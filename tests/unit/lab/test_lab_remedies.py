@@ -40,15 +40,15 @@ def change(kind: str, name: str, **more: object) -> RecommendedChange:
 def routes(plan: Plan, leaf: str, setting: Setting) -> dict[str, list[str]]:
     """Spines by which a leaf reaches each host, from the commands for it."""
     commands = plan.settle(setting.rates_bps, setting.spines, static=setting.static)
-    (own,) = [c for c in commands if c.arguments[:3] == ("ip", "-n", plan.namespace(leaf))]
+    (command,) = [c for c in commands if c.arguments[:3] == ("ip", "-n", plan.namespace(leaf))]
     host_of = {plan.address(host).rpartition(".")[0]: host for host in plan.hosts}
     spine_of = {f"10.{100 + int(leaf[1])}.{spine[1]}.1": spine for spine in plan.spines}
-    found = {}
-    for line in own.text.splitlines():
+    spines_to = {}
+    for line in command.text.splitlines():
         words = line.split()
         host = host_of[words[2].rpartition(".")[0]]
-        found[host] = [spine_of[word] for word in words if word in spine_of]
-    return found
+        spines_to[host] = [spine_of[word] for word in words if word in spine_of]
+    return spines_to
 
 
 @pytest.mark.parametrize("name", ["static-routing", "d-mod-k-tables"])

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tailback.cli.lab import recommended_change
 from tailback.diagnosis.model import Candidate, Kind, Remedy
 from tailback.errors import RunError
 from tailback.io.manifest import write_manifest
-from tailback.sources.diagnosis_folder import recommended_change
 from tests.factories.report_data import make_diagnosis, make_run
 
 HOSTS = "hosts.openmpi-seq"
