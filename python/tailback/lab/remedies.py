@@ -17,6 +17,9 @@ from tailback.lab.spec import LabError
 STATIC_ROUTES = ("static-routing", "d-mod-k-tables")
 """Changes of the routing that give every destination one path."""
 
+EVEN_ROUTES = "even-routes"
+"""The change of the routing that uses all spines alike: by a hash, as a lab without causes does."""
+
 
 @dataclass(frozen=True)
 class RecommendedChange:
@@ -90,14 +93,14 @@ def _repair(_name: str, change: RecommendedChange, setting: Setting, plan: Plan)
 
 
 def _route(name: str, change: RecommendedChange, setting: Setting, plan: Plan) -> None:
-    if name not in STATIC_ROUTES:
+    if name not in (*STATIC_ROUTES, EVEN_ROUTES):
         raise LabError(
             f"recommends {name!r}: switches of the lab choose paths by a hash or by the "
             "destination, not by load",
             file=change.folder,
             remedy=f"diagnose with other remedies (--remedy){_meanwhile(change)}",
         )
-    setting.spines, setting.static = list(plan.spines), True
+    setting.spines, setting.static = list(plan.spines), name in STATIC_ROUTES
     setting.causes = [cause for cause in setting.causes if cause["kind"] != "one-spine"]
 
 

@@ -28,7 +28,7 @@ from tailback.remedy.proof import (
     mean_gain,
 )
 from tailback.run.run import Run
-from tailback.units import percent
+from tailback.units import counted, percent
 
 _SHIFTED = " (the same nodes, ranks shifted)"
 
@@ -56,10 +56,8 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
 """The kind of remedy that removes each cause. Other kinds may help as well."""
 
 NONE_HELPS: dict[Cause, str] = {
-    "routing": "None of the {} changes of the routing that were simulated gains more than the "
-    "run-to-run variation",
-    "pattern": "None of the {} changes of the program that were simulated gains more than the "
-    "run-to-run variation",
+    "routing": "No change of the routing gains more than the run-to-run variation: {} simulated",
+    "pattern": "No change of the program gains more than the run-to-run variation: {} simulated",
 }
 """What is said if changes that should remove a cause do not; with their number."""
 
@@ -289,7 +287,7 @@ def _advice(
     elif tried and cause in ("routing", "pattern"):
         if any(c.kind == kind for c in effective):
             return ()
-        return (f"{NONE_HELPS[cause].format(len(tried))}.",)
+        return (f"{NONE_HELPS[cause].format(counted(len(tried), 'change'))}.",)
     if main_finding is None:
         return ()
     advice = [main_finding.advice]

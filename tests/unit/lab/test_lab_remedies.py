@@ -70,6 +70,12 @@ def test_static_routes_take_the_simulated_spines(plan: Plan, name: str, tmp_path
             assert [names[fabric.link_dst[link]]] == spines
 
 
+def test_even_routes_take_all_spines(plan: Plan) -> None:
+    setting = changed(plan, change("routing", "even-routes"), "one-spine:s1")
+    assert not setting.causes
+    assert set(map(tuple, routes(plan, "l0", setting).values())) == {("s0", "s1")}
+
+
 def test_repair_mends_named_cables_only(plan: Plan) -> None:
     slow = ("slow-cable:l2-s1=30%", "slow-cable:h00-l0=50%")
     setting = changed(plan, change("repair", "repaired-cables", cables=["s1[l2] → l2[s1]"]), *slow)
