@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.api.effort import REPETITIONS, draws, proves_all, worth_screening
 from tailback.api.rankfiles import rank_files
+from tailback.diagnosis.model import Candidate
 from tailback.errors import PlacementError, ScenarioError, known_keywords, option
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.fabric.degraded import SlowLink, find_link
 from tailback.fabric.model import Fabric
+from tailback.io.folders import AtomicDirectory
 from tailback.io.progress import Progress
 from tailback.names.hosts import HostNames
 from tailback.placement import RankFile
@@ -68,13 +71,14 @@ class Advice:
 
     Attributes:
         rows: For each placement that was simulated its name (``placement``), ``hosts``,
-            ``elapsed_ps``, and ``gain``, ``gain_low``, ``gain_high``: the share of the time that it
-            saves over the first free hosts in their order; None where not compared in all draws.
+            ``gain``, ``gain_low``, ``gain_high``: the share of the time that it saves over the
+            first free hosts in their order, in all draws; None where not compared in all; and
+            ``elapsed_ps``: the time with that gain, or that of the repetitions where not compared.
         best: The recommended placement.
         beside: Number of other jobs with traffic.
         free: Number of free hosts.
         cables: Costs of the slow cables that were asked for.
-        rank_files: The recommended placement in the launchers' formats.
+        rank_files: The recommended placement in the launchers' formats, for :meth:`write`.
         notes: What is assumed, and irregularities in the input.
     """
 
@@ -91,15 +95,33 @@ class Advice:
         """:attr:`rows` as a frame."""
         return pl.DataFrame(self.rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The advice as JSON has it."""
+    def to_dict(self, folder: Path | None = None) -> dict[str, Any]:
+        """The advice as JSON has it, with commands if its rank files are in a folder."""
+        files = [] if folder is None else self.rank_files
         return {
             "best": self.best,
             "placements": self.rows,
             "slow_cables": [asdict(cable) for cable in self.cables],
-            "commands": {file.writer: file.command for file in self.rank_files},
+            "commands": {file.writer: file.command_from(folder) for file in files if folder},
             "notes": self.notes,
         }
+
+    def write(self, folder: str | Path, *, force: bool = False) -> Path:
+        """Write ``advice.json`` and the rank files of the recommended placement.
+
+        Args:
+            folder: A new folder; written completely or not at all.
+            force: Replace that folder if Tailback wrote it.
+
+        Raises:
+            RunError: The folder exists (without ``force``) or cannot be written.
+        """
+        with AtomicDirectory(folder, force=force) as part:
+            for file in self.rank_files:
+                (part / file.file).write_text(file.text, encoding="utf-8")
+            text = json.dumps(self.to_dict(Path(folder)), indent=2) + "\n"
+            (part / "advice.json").write_text(text, encoding="utf-8")
+        return Path(folder)
 
 
 @known_keywords(ScenarioOptions)
@@ -155,7 +177,7 @@ def advise(
         prepared = _beside(origin.scenario, alone, running, load, threads)
     evaluate = make_evaluate(prepared, threads=threads)
     context, candidates, now = _search(prepared, evaluate, seeds, step)
-    _, better = improvements(candidates, now)
+    before, better = improvements(candidates, now)
     best = better[0].name if better else now
     nodes = {now: prepared.observed.node, **context.placements, **context.ruled_out}
     fabric = prepared.fabric
@@ -164,7 +186,7 @@ def advise(
         {
             "placement": candidate.name,
             "hosts": _hosts(fabric, nodes[candidate.name]),
-            "elapsed_ps": candidate.elapsed_ps,
+            "elapsed_ps": _elapsed(candidate, before),
             "gain": candidate.gain,
             "gain_low": candidate.gain_low,
             "gain_high": candidate.gain_high,
@@ -191,6 +213,13 @@ def advise(
         )
     free = len(prepared.observed.footprint.allowed)
     return Advice(rows, best, others, free, costs, files, notes)
+
+
+def _elapsed(candidate: Candidate, before: Candidate | None) -> int:
+    """Time of a candidate: of what it gains in all draws, if it was compared in them."""
+    if candidate.gain is None or before is None:
+        return candidate.elapsed_ps
+    return round((1 - candidate.gain) * before.elapsed_ps)
 
 
 def _hosts(fabric: Fabric, node: NDArray[np.uint32]) -> list[str]:
@@ -277,7 +306,7 @@ def _beside(
 
 def _search(
     prepared: PreparedScenario, evaluate: Evaluate, seeds: int, step: Progress
-) -> tuple[RemedyContext, list[Any], str]:
+) -> tuple[RemedyContext, list[Candidate], str]:
     """The optimiser's candidates for hosts and placement, and the name of the current one."""
     run = simulate(prepared)
     now = prepared.observed.placement_name

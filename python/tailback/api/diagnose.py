@@ -86,9 +86,11 @@ from tailback.simulation import (
 from tailback.simulation import simulate as run_scenario
 from tailback.simulation.decode import decode_samples
 from tailback.simulation.evaluate import has_no_probes
+from tailback.simulation.pacing import pair_rates
 from tailback.simulation.parallel.spread import Tasks, spread
 from tailback.simulation.prepare import fitting_size
 from tailback.sources.captures import is_capture, options_on_ranks, read_captures
+from tailback.sources.diagnosis_folder import RATES_FILE
 from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import notes_on_network, notes_on_recording
 from tailback.sources.request import DiagnosisRequest
@@ -121,6 +123,7 @@ class DiagnosisResult(FolderResult):
         rank_files: The recommended placement in the launchers' formats.
         attribution: Stall time by line of the program.
         request: What was asked for, by which ``tailback verify`` repeats the diagnosis.
+        rates: Content of ``rates.csv``, the recommended rates of pairs of ranks; empty without.
     """
 
     diagnosis: Diagnosis
@@ -130,6 +133,7 @@ class DiagnosisResult(FolderResult):
     rank_files: list[RankFile]
     attribution: Attribution
     request: DiagnosisRequest
+    rates: str = ""
 
     def __repr__(self) -> str:
         return f"<Diagnosis of {self.run.scenario.name!r}: {self.cause}. {self.headline}>"
@@ -160,11 +164,14 @@ class DiagnosisResult(FolderResult):
         evidence_table(self.diagnosis.evidence).write_parquet(folder / "evidence.parquet")
         for file in self.rank_files:
             (folder / file.file).write_text(file.text, encoding="utf-8")
+        if self.rates:
+            (folder / RATES_FILE).write_text(self.rates, encoding="utf-8")
         with stage("run folders"):
             self.run.write(folder / "run")
             if self.after is not None:
                 self.after.write(folder / "after")
         contents = {file.file: file.text for file in self.rank_files}
+        contents |= {RATES_FILE: self.rates} if self.rates else {}
         write_report(
             folder / "report.html",
             self.run,
@@ -316,7 +323,7 @@ def diagnose(
             engine_variations(run) if expected.summary is None else (),
         )
         measured = expected.measured_with_ideal(evaluate)
-        diagnosis, after, written = workflow.diagnose(
+        diagnosis, after, written, rates = workflow.diagnose(
             lambda modelled, placements, advise: expected.explained(
                 modelled, measured, evaluate, placements, repeated, advise
             )
@@ -332,6 +339,7 @@ def diagnose(
         written,
         attribute(run, analyse),
         request,
+        rates,
     )
 
 
@@ -573,8 +581,10 @@ class _Workflow:
 
     def diagnose(
         self, explained: Callable[[Diagnosis, Placements, Advise], Diagnosis]
-    ) -> tuple[Diagnosis, base.Run | None, list[RankFile]]:
+    ) -> tuple[Diagnosis, base.Run | None, list[RankFile], str]:
         """Diagnose the run, try remedies, and simulate the recommended one with telemetry.
+
+        The files of the remedy are rank files and the content of a file of rates.
 
         Without requested placements, all that apply are computed; the fluid model rules out those
         that are too slow, and the packet engine proves the others.
@@ -620,7 +630,7 @@ class _Workflow:
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
         if methods and diagnosis.cause == "healthy":
             warnings.insert(0, only_placements_tried(methods))
-        remedy, after, files = diagnosis.remedy, None, list[RankFile]()
+        remedy, after, files, rates = diagnosis.remedy, None, list[RankFile](), ""
         if remedy is not None:
             left_out = [
                 candidate.model_copy(update={"variant": variants[candidate.name]})
@@ -642,10 +652,11 @@ class _Workflow:
                 warnings = [*warnings, *unwritten]
                 # If there is none, the short screen says why.
                 assumptions = assumptions if files else [*unwritten, *assumptions]
-                remedy = _with_files(remedy, files)
+                rates = "" if change.rates is None else pair_rates(prepared, change)
+                remedy = _with_files(remedy, files, rates)
         warnings = list(dict.fromkeys(warnings))
         update = {"remedy": remedy, "warnings": warnings, "assumptions": assumptions}
-        return diagnosis.model_copy(update=update), after, files
+        return diagnosis.model_copy(update=update), after, files, rates
 
     @property
     def _placements(self) -> Sequence[str]:
@@ -723,13 +734,14 @@ class _Workflow:
         return files, [f"no rank file for {name}: {why}" for name, why in unwritten.items()]
 
 
-def _with_files(remedy: Remedy, files: list[RankFile]) -> Remedy:
-    """The remedy with its rank files and the commands that use them."""
+def _with_files(remedy: Remedy, files: list[RankFile], rates: str) -> Remedy:
+    """The remedy with its rank files, the commands that use them, and its file of rates."""
     placed = remedy.placement in remedy.parts
     meanwhile = "" if placed else "meanwhile, "
+    named = {file.file: f"{meanwhile}for {file.writer}" for file in files}
     return remedy.model_copy(
         update={
-            "files": {file.file: f"{meanwhile}for {file.writer}" for file in files},
+            "files": named | ({RATES_FILE: "rates of pairs of ranks"} if rates else {}),
             "commands": [file.command for file in files],
         }
     )

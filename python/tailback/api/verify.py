@@ -12,7 +12,7 @@ from tailback.errors import known_keywords, option
 from tailback.io.manifest import read_manifest
 from tailback.io.progress import Progress
 from tailback.simulation import Watch
-from tailback.sources.diagnosis_folder import DIAGNOSE_AGAIN, read_diagnosis
+from tailback.sources.diagnosis_folder import DIAGNOSE_AGAIN, is_diagnosis, read_diagnosis
 from tailback.sources.request import REQUEST_FILE, DiagnosisRequest, LocatedRequest
 from tailback.sources.verification import (
     Outcome,
@@ -54,11 +54,13 @@ def verify(
         >>> tb.verify("diagnosis").outcome
     """
     folder = Path(folder)
+    # All changed files are named before the diagnosis alone is.
+    checked = check_files(folder) if is_diagnosis(folder) else 0
     diagnosis = read_diagnosis(folder)
     facts: dict[str, Any] = {
         "headline": diagnosis.headline,
         "remedy": "" if diagnosis.remedy is None else diagnosis.remedy.name,
-        "checked": check_files(folder),
+        "checked": checked,
     }
     outcome: Outcome = "not-repeatable"
     if reason := _other_version(folder):

@@ -15,6 +15,7 @@ from tailback.cli.progress import meter
 from tailback.cli.source import fabric_option
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import InvalidValueError, TailbackError
+from tailback.io.folders import check_writable
 from tailback.names.display import printable
 from tailback.units import counted, format_time, parse_gbps, percent
 
@@ -43,6 +44,10 @@ from tailback.units import counted, format_time, parse_gbps, percent
     help='Also simulate a slow cable, like "leaf3[7]=25 Gb/s"; repeat for several.',
 )
 @click.option("--seeds", type=click.IntRange(1), default=3, help="Repetitions (default 3).")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for the best placement's rank files."
+)
+@click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @format_option
 @quiet_option
 def advise(
@@ -52,6 +57,8 @@ def advise(
     load: float,
     slow_cables: tuple[str, ...],
     seeds: int,
+    out: Path | None,
+    force: bool,
     form: str,
     quiet: bool,
 ) -> None:
@@ -63,6 +70,8 @@ def advise(
     \b
     tailback advise next.toml --jobs squeue.json --slow-cable "leaf3[7]=25 Gb/s"
     """
+    if out is not None:
+        check_writable(out, force=force, sources=[source, jobs])
     cables = dict(map(_cable, slow_cables))
     with meter(quiet) as progress:
         advice = api_advise(
@@ -74,10 +83,12 @@ def advise(
             seeds=seeds,
             progress=progress.step,
         )
+    if out is not None:
+        advice.write(out, force=force)
     if form == "json":
-        click.echo(json.dumps(advice.to_dict(), indent=2))
+        click.echo(json.dumps(advice.to_dict(out), indent=2))
         return
-    click.echo("\n".join(advice_lines(advice)))
+    click.echo("\n".join(advice_lines(advice, out)))
 
 
 def _cable(text: str) -> tuple[str, float]:
@@ -95,8 +106,13 @@ def _cable(text: str) -> tuple[str, float]:
         ) from None
 
 
-def advice_lines(advice: Advice) -> list[str]:
-    """The screen: placements with their hosts, slow cables, notes."""
+def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
+    """The screen: placements with their hosts, slow cables, notes.
+
+    Args:
+        advice: The advice.
+        out: Folder of its rank files; None: not written.
+    """
     best = advice.rows[0]
     hosts = counted(len(best["hosts"]), "host")
     beside = f"beside {counted(advice.beside, 'job')}" if advice.beside else "alone"
@@ -120,7 +136,10 @@ def advice_lines(advice: Advice) -> list[str]:
             f"({percent(best['gain_low'])} to {percent(best['gain_high'])} in all draws)."
         )
     lines += ["", *wrap(text)]
-    lines += [f"  $ {printable(file.command)}" for file in advice.rank_files[:1]]
+    if out is not None:
+        lines += [f"  $ {printable(file.command_from(out))}" for file in advice.rank_files[:1]]
+    elif advice.rank_files:
+        lines += wrap("Its rank files for Open MPI, Slurm and MPICH: give --out FOLDER.")
     if advice.cables:
         costs = [
             (cable.cable, f"{cable.rate_gbps:g} Gb/s", percent(cable.next_job, sign="+"))

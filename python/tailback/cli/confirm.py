@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from tailback.cli.option_types import format_option
 from tailback.cli.result import EXIT_OK, EXIT_REFUTED, EXIT_UNDETERMINED, show
 from tailback.cli.text import align_columns, wrap
 from tailback.diagnosis.model import Estimate
-from tailback.inference.confirmation import Confirmation, CostCheck
+from tailback.inference.confirmation import Confirmation, CostCheck, PartChange
 from tailback.units import counted, format_time, percent
 
 _EXIT = {"confirmed": EXIT_OK, "refuted": EXIT_REFUTED, "undetermined": EXIT_UNDETERMINED}
@@ -56,6 +57,7 @@ def confirmation_lines(confirmation: Confirmation) -> list[str]:
         "",
         *(wrap(_cost(confirmation.cost)) if confirmation.cost is not None else ()),
         *wrap(_basis(confirmation)),
+        *chain.from_iterable(wrap(f"{caveat}.") for caveat in confirmation.caveats),
     ]
 
 
@@ -104,13 +106,22 @@ def _parts(confirmation: Confirmation) -> list[str]:
             part.name,
             format_time(part.before_ps),
             format_time(part.after_ps),
-            percent((part.after_ps - part.before_ps) / before, sign="+"),
+            _change(part, before),
         )
         for part in confirmation.parts
         if part.before_ps or part.after_ps
     ]
     head = ("mean over the ranks", "before", "after", "change, of the time before")
     return align_columns(head, rows, " rrr")
+
+
+def _change(part: PartChange, before_ps: int) -> str:
+    """Change of a part as a share of the time before, with its bounds if clocks leave some."""
+    value, low, high = (
+        percent(change / before_ps, sign="+")
+        for change in (part.after_ps - part.before_ps, part.change_low_ps, part.change_high_ps)
+    )
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def _cost(cost: CostCheck) -> str:

@@ -10,14 +10,16 @@ import click
 
 from tailback.cli.option_types import quiet_option
 from tailback.cli.progress import meter
-from tailback.errors import TailbackError
+from tailback.errors import RunError, TailbackError
 from tailback.io.folders import check_writable, shell_path
+from tailback.io.manifest import read_manifest
 from tailback.lab import causes, fabric, spec, telemetry
 from tailback.lab.datapath.record import append_until
 from tailback.lab.datapath.sampling import PacketScheme
 from tailback.lab.record import record
+from tailback.lab.remedies import RecommendedChange
 from tailback.names.display import printable
-from tailback.sources.diagnosis_folder import placement_of_remedy
+from tailback.sources.diagnosis_folder import RANK_FILES, RATES_FILE, read_diagnosis
 from tailback.units import counted
 
 
@@ -89,7 +91,7 @@ def up(source: Path, scheme: str | None) -> None:
     "--remedy",
     type=click.Path(path_type=Path),
     metavar="DIAGNOSIS",
-    help="Apply the remedy of a diagnosis, if it is a placement.",
+    help="Apply the remedy of a diagnosis: placement, repair, static routes, rates.",
 )
 @click.option("--lab", "name", metavar="NAME", help="Which lab (default: the only one).")
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
@@ -132,8 +134,7 @@ def run(
         chosen, paths = tuple(causes.draw(secret, plan)), causes.path_seed(secret)
     elif like is not None:
         chosen, paths = causes.replay(like)
-    if remedy is not None:
-        rankfile = placement_of_remedy(remedy)
+    change = None if remedy is None else recommended_change(remedy)
     with meter(quiet) as progress:
         record(
             plan,
@@ -143,9 +144,40 @@ def run(
             force=force,
             path_seed=paths,
             rankfile=rankfile,
+            remedy=change,
             step=lambda what: progress.step(what, 0.0),
         )
     click.echo(printable(f"tailback diagnose {shell_path(out)}"))
+
+
+def recommended_change(folder: Path) -> RecommendedChange:
+    """What a diagnosis recommends, with its files for applying it.
+
+    Raises:
+        RunError: There is no diagnosis, it recommends no change, or a file of it was changed.
+    """
+    diagnosis = read_diagnosis(folder)
+    remedy = diagnosis.remedy
+    if remedy is None or not remedy.name:
+        raise RunError(
+            f"recommends no change (verdict: {diagnosis.cause})",
+            file=folder,
+            remedy="give a placement of your own as a rank file",
+        )
+    kind_of = {candidate.name: candidate.kind for candidate in remedy.candidates}
+    combined = next(c for c in remedy.candidates if c.name == remedy.name)
+    kind_of |= dict(zip(combined.parts, combined.part_kinds, strict=True))
+    ranks = next((name for name in RANK_FILES if name in remedy.files), None)
+    rates = RATES_FILE if RATES_FILE in remedy.files else None
+    for name in filter(None, (ranks, rates)):
+        read_manifest(folder).check(name)
+    return RecommendedChange(
+        folder,
+        {part: kind_of[part] for part in remedy.parts},
+        None if ranks is None else folder / ranks,
+        None if rates is None else folder / rates,
+        diagnosis.slow_links,
+    )
 
 
 def _refuse_two(options: dict[str, object]) -> None:

@@ -17,7 +17,6 @@ from tailback.cli.source import allow_hosts_option, source_options
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import option
 from tailback.names.display import printable
-from tailback.placement import RankFile
 from tailback.run.run import check_writable
 from tailback.units import format_time, percent
 
@@ -77,7 +76,8 @@ def place(
     if out is not None:
         placed.write(out, force=force)
     if form == "json":
-        commands = {file.writer: _command(file, out) for file in placed.rank_files}
+        files = [] if out is None else placed.rank_files  # Without a folder, none is written.
+        commands = {file.writer: file.command_from(out) for file in files if out}
         facts = {
             "best": placed.best,
             "placements": placed.rows,
@@ -99,7 +99,7 @@ def place(
         click.echo(f"  {name} left out: {why}", err=True)
     if out is not None:
         click.echo(f"\nBEST  {placed.best}; rank files in {printable(str(out))}:")
-        table = [(file.file, printable(_command(file, out))) for file in placed.rank_files]
+        table = [(file.file, printable(file.command_from(out))) for file in placed.rank_files]
         click.echo("\n".join(align_columns(("file", "use it with"), table)))
         for name, why in placed.no_rank_file.items():
             click.echo("\n".join(wrap(f"no file for {name}: {why}")))
@@ -109,11 +109,6 @@ _NOT_SIMULATED = (
     "Ordered by the time that the busiest link needs for its bytes at its own rate. Waiting and "
     "contention are not in it: --simulate orders by simulated time."
 )
-
-
-def _command(file: RankFile, out: Path | None) -> str:
-    """How a rank file is used: from here, where it has been written."""
-    return file.command if out is None else file.command_from(out)
 
 
 def _lines(rows: list[dict[str, Any]]) -> list[str]:

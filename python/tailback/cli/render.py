@@ -27,6 +27,7 @@ from tailback.diagnosis.wording import (
 )
 from tailback.names.display import display_width, printable, shorten_names
 from tailback.placement import RankFile
+from tailback.sources.diagnosis_folder import RATES_FILE
 from tailback.units import counted, format_time, percent
 
 CAUSES_ON_LINKS = (
@@ -296,6 +297,8 @@ def _remedy(
         if others:
             launchers = ", ".join(file.writer for file in others)
             lines += wrap(f"for {launchers}: same folder, commands in the report")
+    if RATES_FILE in remedy.files:
+        lines += wrap(f"{remedy.files[RATES_FILE]}: {printable(str(folder / RATES_FILE))}")
     if not verbose:
         return lines
     # Shares of the simulated time are not those of the measured one.

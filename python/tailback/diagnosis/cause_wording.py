@@ -109,6 +109,9 @@ ADVICE: dict[Cause, str] = {
 }
 """Advice of that finding."""
 
+NOT_SIMULATED = "This was not simulated."
+"""What advice says of itself unless a candidate with its gain proves it."""
+
 MEASURE_IT = (
     "Record the run on the network itself, with the times of its calls (tailback record) and port "
     "counters (tailback collect): a simulation cannot show what it lacks."

@@ -165,6 +165,7 @@ def measure(
         ],
         caveat=recorded.caveat,
         not_recorded=recorded.not_recorded,
+        durations_only=recorded.durations_only,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 

@@ -10,11 +10,12 @@ much runs differ from one another.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from pydantic import Field
 
 from tailback.arrays import Floats
 from tailback.diagnosis.model import Diagnosis, Estimate
@@ -42,19 +43,41 @@ GROUPS: Final = {
 }
 """Parts of the measured time that are shown together; the others are ``other``."""
 
+INSIDE_CALLS: Final = ("waits for computation", "waits for messages", "transfers")
+"""Groups that divide the time inside calls by when partners began theirs."""
+
+BY_DURATIONS: Final = (
+    ("computation", "waits for computation"),
+    ("waits for messages", "transfers"),
+)
+"""Groups that durations alone do not tell apart: when calls began is not recorded."""
+
+JOINED: Final = {
+    BY_DURATIONS[0]: "computation and waits for it",
+    INSIDE_CALLS[:2]: "waits",
+    INSIDE_CALLS: "waits and transfers",
+}
+"""Names of groups together; the others are joined by "and"."""
+
 
 class PartChange(FrozenModel):
     """A part of the measured time in both runs, averaged over the ranks.
 
+    Groups that the recordings do not tell apart are one part.
+
     Attributes:
-        name: A key of :data:`GROUPS`, or ``other``.
+        name: Key of :data:`GROUPS`, several together (:data:`JOINED`), or ``other``.
         before_ps: Its time without the remedy, ps.
         after_ps: Its time with the remedy, ps; mean over the recordings.
+        change_low_ps: Lower bound of the change, given the uncertainty of the clocks, ps.
+        change_high_ps: Upper bound of the change.
     """
 
     name: str
     before_ps: int
     after_ps: int
+    change_low_ps: int
+    change_high_ps: int
 
 
 class CostCheck(FrozenModel):
@@ -105,6 +128,7 @@ class Confirmation(FrozenModel):
         difference: Predicted minus measured gain; None if either is unknown.
         parts: Parts of the measured time in both runs.
         cost: Whether the cost of the cause was right; None if it is unknown.
+        caveats: What the measured times are not, as sentences without a full stop.
     """
 
     outcome: Outcome
@@ -121,6 +145,7 @@ class Confirmation(FrozenModel):
     difference: Estimate | None
     parts: list[PartChange]
     cost: CostCheck | None
+    caveats: list[str] = Field(default_factory=list)
 
     @property
     def harms(self) -> bool:
@@ -183,6 +208,9 @@ def confirm_gain(
         difference=difference,
         parts=_parts(before, after),
         cost=None if measured is None else _cost_check(diagnosis, measured),
+        caveats=list(
+            dict.fromkeys(run.measured.caveat for run in (before, *after) if run.measured.caveat)
+        ),
     )
 
 
@@ -209,6 +237,10 @@ def _measured_gain(
         if run.measured.n_ranks != before.measured.n_ranks:
             ranks = f"{before.measured.n_ranks} and {run.measured.n_ranks}"
             return f"the recordings have {ranks} ranks", None, 0, 0
+        if run.measured.durations_only != before.measured.durations_only:
+            return "only some of the recordings show when calls began", None, 0, 0
+        if run.measured.not_recorded != before.measured.not_recorded:
+            return "the recordings are not of the same ranks", None, 0, 0
         if not run.calls.equals(before.calls):
             return "the recordings are of different programs or inputs", None, 0, 0
     times = [run.calls.iteration_times() for run in (before, *after)]
@@ -328,14 +360,49 @@ def _difference(predicted: Estimate, measured: Estimate) -> Estimate:
 def _parts(before: MeasuredTimes, after: Sequence[MeasuredTimes]) -> list[PartChange]:
     shown = {part for parts in GROUPS.values() for part in parts}
     groups = {**GROUPS, "other": tuple(part for part in PARTS if part not in shown)}
-    return [
-        PartChange(
-            name=name,
-            before_ps=sum(map(before.measured.part, parts)),
-            after_ps=round(np.mean([sum(map(run.measured.part, parts)) for run in after])),
-        )
-        for name, parts in groups.items()
-    ]
+    runs = [run.measured for run in (before, *after)]
+    alone = [_change((name,), groups, runs) for name in groups]
+    together: Sequence[tuple[str, ...]]
+    if any(run.durations_only for run in runs):
+        together = BY_DURATIONS
+    elif any(run.not_recorded for run in runs):
+        together = [INSIDE_CALLS]
+    else:
+        # Which of these grew and which shrank is within the errors of the clocks.
+        changes = [each for each in alone if each.change_low_ps < 0 < each.change_high_ps]
+        together = [tuple(each.name for each in changes if each.name in INSIDE_CALLS)]
+    rows = dict.fromkeys(
+        next((names for names in together if name in names), (name,)) for name in groups
+    )
+    return [_change(names, groups, runs) for names in rows]
+
+
+def _change(
+    names: tuple[str, ...], groups: Mapping[str, tuple[str, ...]], runs: Sequence[Measured]
+) -> PartChange:
+    """The change of some groups together, from the first run to the mean of the others."""
+    parts = {part for name in names for part in groups[name]}
+    bounds = np.array([_bounds(parts, run) for run in runs], np.float64)
+    without, with_remedy = bounds[0], bounds[1:].mean(axis=0)
+    return PartChange(
+        name=JOINED.get(names, " and ".join(names)),
+        before_ps=round(without[1]),
+        after_ps=round(with_remedy[1]),
+        change_low_ps=round(with_remedy[0] - without[2]),
+        change_high_ps=round(with_remedy[2] - without[0]),
+    )
+
+
+def _bounds(names: Collection[str], run: Measured) -> tuple[int, int, int]:
+    """Lower bound, value and upper bound of parts together: what the other parts leave of a run."""
+    chosen = [part for part in run.parts if part.name in names]
+    others = [part for part in run.parts if part.name not in names]
+    value = sum(part.ps for part in chosen)
+    below = sum(part.ps - part.low_ps for part in chosen)
+    above = sum(part.high_ps - part.ps for part in chosen)
+    less = sum(part.high_ps - part.ps for part in others)
+    more = sum(part.ps - part.low_ps for part in others)
+    return value - min(below, less), value, value + min(above, more)
 
 
 def _cost_check(diagnosis: Diagnosis, measured: Estimate) -> CostCheck | None:

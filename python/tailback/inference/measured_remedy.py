@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailback.diagnosis.cause_wording import ADVICE, CODE
+from tailback.diagnosis.cause_wording import ADVICE, CODE, NOT_SIMULATED
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Estimate, Remedy, Saves
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
+from tailback.inference.measured_costs import FurtherCosts
 
 NOT_OF_THE_NETWORK: tuple[Cause, ...] = ("imbalance", "noise", "late-partner")
 """Causes that do not depend on the placement of the ranks."""
@@ -43,6 +44,8 @@ def remedy_for(
         late = () if diagnosis.measured is None else diagnosis.measured.latecomers
         side = wording.check_side(late) if cause == "imbalance" else ""
         actions: tuple[str, ...] = (side or ADVICE[cause],)
+        if cause == "late-partner":
+            actions += (NOT_SIMULATED,)
     elif cause == "slow-link" and summary.candidates:
         open_place = summary.place_open
         actions = (
@@ -132,6 +135,57 @@ def of_measured(remedy: Remedy | None, measured: Measured, *, lossy: bool) -> Re
     candidate = _candidate(remedy, remedy.name)
     predicted = predicted_gain(candidate, remedy.before_ps, measured, lossy=lossy)
     return remedy.model_copy(update={"gain": predicted.value, "predicted_gain": predicted})
+
+
+EVEN_ROUTES = "even-routes"
+"""The remedy of routes that use some of several parallel links more than others."""
+
+
+def with_even_routes(
+    remedy: Remedy | None, diagnosis: Diagnosis, further: FurtherCosts, saves: Saves
+) -> Remedy | None:
+    """The remedy; for routes that use parallel links unevenly, to use them evenly.
+
+    The expected run uses them evenly, as its other candidates do: only its difference to the run
+    with the counted traffic of each link shows a gain.
+
+    Args:
+        remedy: The remedy found by re-simulation.
+        diagnosis: The diagnosis.
+        further: Costs of the routes by simulation.
+        saves: Says what the remedy saves.
+    """
+    if diagnosis.cause != "routing" or further.routing_mean_ps <= 0:
+        return remedy
+    even_ps, before_ps = diagnosis.modelled_ps, diagnosis.modelled_ps + further.routing_mean_ps
+    gains = [1.0 - even_ps / (even_ps + more) for more in further.routing_ps]
+    candidate = Candidate(
+        name=EVEN_ROUTES,
+        kind="routing",
+        action="Ask the operators to let the switches use all parallel links evenly: some carried "
+        "most of the traffic.",
+        elapsed_ps=even_ps,
+        low_ps=even_ps,
+        high_ps=even_ps,
+        repetitions=len(gains),
+        gain=1.0 - even_ps / before_ps,
+        gain_low=min(gains),
+        gain_high=max(gains),
+        ensemble=len(gains),
+    )
+    unchanged = candidate.model_copy(update={"elapsed_ps": before_ps})
+    return Remedy(
+        actions=(candidate.action, f"This takes {saves(candidate, unchanged)}."),
+        name=EVEN_ROUTES,
+        parts=(EVEN_ROUTES,),
+        placement="",
+        before_ps=before_ps,
+        after_ps=even_ps,
+        gain=1.0 - even_ps / before_ps,
+        candidates=[candidate],
+        files={},
+        commands=[],
+    )
 
 
 def saves_of_measured(measured: Measured, summary: EvidenceSummary) -> Saves:

@@ -66,6 +66,7 @@ from tailback.inference.measured_remedy import (
     of_measured,
     remedy_for,
     saves_of_measured,
+    with_even_routes,
     with_gain_as_cost,
 )
 from tailback.inference.next_measurement import MeasurementChoice
@@ -168,7 +169,9 @@ def explain(
         }
     )
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    proved = advise(explained if other else diagnosis, saves_of_measured(measured, summary))
+    saves = saves_of_measured(measured, summary)
+    proved = advise(explained if other else diagnosis, saves)
+    proved = with_even_routes(proved, explained, further, saves)
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
 

@@ -72,25 +72,31 @@ class Manifest:
         Raises:
             RunError: It is missing, has changed, or is not one of the files that were written.
         """
+        fault = self._fault(name)
+        if fault:
+            raise RunError(fault, file=self.folder / name, remedy=_REMEDY)
+
+    def _fault(self, name: str) -> str:
+        """Why a file is not as it was written; empty if it is, or if nothing is known of it."""
         if self.sha256 is None:
-            return
+            return ""
         path, stated = self.folder / name, self.sha256.get(name)
         if stated is None:
-            if path.exists():
-                raise RunError(f"{MANIFEST} does not list it", file=path, remedy=_REMEDY)
-            return
+            return f"{MANIFEST} does not list it" if path.exists() else ""
         try:
             digest = sha256_of(path)
         except FileNotFoundError:
-            raise RunError(f"is missing ({MANIFEST} lists it)", file=path, remedy=_REMEDY) from None
+            return f"is missing ({MANIFEST} lists it)"
         except OSError as error:
-            raise RunError(f"cannot be read: {error.strerror}", file=path, remedy=_REMEDY) from None
+            return f"cannot be read: {error.strerror}"
         if digest != stated:
-            raise RunError(
-                f"damaged or edited: its SHA-256 is not the one in {MANIFEST}",
-                file=path,
-                remedy=_REMEDY,
-            )
+            return f"damaged or edited: its SHA-256 is not the one in {MANIFEST}"
+        return ""
+
+    def faults(self) -> dict[str, str]:
+        """Every file that is not as it was written, and why."""
+        names = sorted(self.sha256 or ())
+        return {name: fault for name in names if (fault := self._fault(name))}
 
     def check_all(self, below: str = "") -> None:
         """Check the files whose paths begin with ``below``; raises RunError as :meth:`check`."""

@@ -36,10 +36,12 @@ class Setting:
     Attributes:
         hosts: Host of each rank.
         spines: Spines that leaves send to.
+        static: Whether leaves send all packets for a host by one spine, instead of by a hash.
         rates_bps: Rates that are not nominal, by number of the link.
         environment: Variables for the program.
         flows: Other traffic.
         causes: The applied causes, as in ``truth.json``.
+        remedies: Names of the applied remedies.
     """
 
     hosts: list[str]
@@ -48,10 +50,12 @@ class Setting:
     environment: dict[str, str] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
     causes: list[dict[str, Any]] = field(default_factory=list)
+    remedies: list[str] = field(default_factory=list)
+    static: bool = False
 
     @classmethod
     def nominal(cls, plan: Plan) -> Setting:
-        """Whether no cause was applied."""
+        """The setting to which no cause was applied."""
         job = plan.spec.job
         hosts = [host for host in job.hosts for _ in range(job.ranks_per_host)]
         return cls(hosts, list(plan.spines))

@@ -88,9 +88,11 @@ def seed_paths(plan: Plan, seed: int) -> None:
             system.write_sysctl(HASH_SEED, str(seed), optional=True)
 
 
-def settle(plan: Plan, rates_bps: dict[int, int], spines: list[str]) -> None:
-    """Set the rates of all links, nominal where not given, and the spines that leaves use."""
-    for command in plan.settle(rates_bps, spines):
+def settle(
+    plan: Plan, rates_bps: dict[int, int], spines: list[str], *, static: bool = False
+) -> None:
+    """Set the rates of all links, nominal where not given, and how leaves use which spines."""
+    for command in plan.settle(rates_bps, spines, static=static):
         system.run(command)
 
 

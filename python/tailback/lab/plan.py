@@ -141,6 +141,12 @@ class Plan:
             return f"10.{first}.{second}.{end}"
         return f"fd10:{first}:{second}::{first:x}:{second:x}{end:02x}"
 
+    def _host_network(self, host: str) -> str:
+        """The cable of a host."""
+        if self.ip == 4:
+            return f"10.{host[1]}.{host[2]}.0/24"
+        return f"fd10:{host[1]}:{host[2]}::/64"
+
     def _leaf_network(self, leaf: str) -> str:
         """All hosts of a leaf."""
         return f"10.{leaf[1]}.0.0/16" if self.ip == 4 else f"fd10:{leaf[1]}::/32"
@@ -202,12 +208,16 @@ class Plan:
             commands.append(self._batch("ip", node, lines))
         return commands
 
-    def settle(self, rates_bps: dict[int, int], spines: list[str]) -> list[Command]:
+    def settle(
+        self, rates_bps: dict[int, int], spines: list[str], *, static: bool = False
+    ) -> list[Command]:
         """Commands that set rates and the spines in use. They can be repeated.
 
         Args:
             rates_bps: Rates of links that differ from the nominal one, by number of the link.
             spines: Spines that leaves send to.
+            static: Send all packets for a host by one spine (D-mod-k; Zahavi, 2010), instead of
+                those of a connection by a hash.
         """
         shape, commands = self.spec.fabric, []
         for node in self.nodes:
@@ -225,14 +235,15 @@ class Plan:
                 )
             )
         for leaf in self.leaves:
-            hops = " ".join(
+            hops = [
                 f"nexthop via {self._address((100 + int(leaf[1]), int(spine[1])), 1)}"
                 for spine in spines
-            )
+            ]
             others = [
-                f"route replace {self._leaf_network(other)} {hops}"
-                for other in self.leaves
-                if other != leaf
+                f"route replace {self._host_network(host)} "
+                + (hops[number % len(hops)] if static else " ".join(hops))
+                for number, host in enumerate(self.hosts)
+                if host[1] != leaf[1]
             ]
             if others:
                 commands.append(self._batch("ip", leaf, others))

@@ -19,6 +19,7 @@ from tailback.lab import causes, counters, fabric, job, system, telemetry
 from tailback.lab.causes import Setting
 from tailback.lab.datapath.background import BackgroundRecorder
 from tailback.lab.plan import Plan
+from tailback.lab.remedies import RecommendedChange, apply_change
 from tailback.lab.spec import LabError
 from tailback.traffic.readers.otf2.reader import load
 
@@ -60,6 +61,7 @@ def record(
     force: bool = False,
     path_seed: int | None = None,
     rankfile: Path | None = None,
+    remedy: RecommendedChange | None = None,
     step: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run a program in a lab and write the case.
@@ -72,6 +74,7 @@ def record(
         force: Replace the folder if Tailback wrote it.
         path_seed: Seed of ECMP; None: that of the specification.
         rankfile: Where the ranks run; None: where the specification or a cause puts them.
+        remedy: What a diagnosis recommends, which the run is to have.
         step: Called with the current step.
 
     Raises:
@@ -83,6 +86,8 @@ def record(
         causes.apply(text, setting, plan)
     if rankfile is not None:
         causes.place_ranks(rankfile, setting, plan)
+    if remedy is not None:
+        apply_change(remedy, setting, plan)
     seed = plan.spec.fabric.ecmp_seed if path_seed is None else path_seed
     system.require(system.FABRIC_TOOLS | system.JOB_TOOLS)
     program_path = shutil.which(program[0])
@@ -93,7 +98,7 @@ def record(
     command = [str(Path(program_path).resolve()), *program[1:]]
     with AtomicDirectory(out, force=force) as folder, fabric.in_use(plan) as work:
         fabric.seed_paths(plan, seed)
-        fabric.settle(plan, setting.rates_bps, setting.spines)
+        fabric.settle(plan, setting.rates_bps, setting.spines, static=setting.static)
         step("running the program")
         sampled = fabric.sampling_of(plan)
         with ExitStack() as recorders:
@@ -115,7 +120,8 @@ def record(
             time.sleep(_AFTERWARDS_S)
         step("writing the case")
         shutil.copytree(trace, folder / "trace")
-        _write_fabric(plan, setting, folder)
+        write_links(plan, folder / "links.csv")
+        _write_ranks(plan, setting, folder)
         notes = _notes(work / job.NOTES)
         if notes:
             _write_clock(notes, folder)
@@ -129,10 +135,11 @@ def _write_csv(file: Path, header: str, rows: Iterable[Sequence[object]]) -> Non
         writer.writerows(rows)
 
 
-def _write_fabric(plan: Plan, setting: Setting, folder: Path) -> None:
+def write_links(plan: Plan, file: Path) -> None:
+    """Write the links with their nominal rates and queues, as a diagnosis reads them."""
     shape = plan.spec.fabric
     _write_csv(
-        folder / "links.csv",
+        file,
         "link,src,dst,iface,rate_mbit,burst_bytes,queue_limit_bytes",
         [
             (
@@ -147,6 +154,9 @@ def _write_fabric(plan: Plan, setting: Setting, folder: Path) -> None:
             for link in plan.links
         ],
     )
+
+
+def _write_ranks(plan: Plan, setting: Setting, folder: Path) -> None:
     ranks = [(rank, host, plan.address(host)) for rank, host in enumerate(setting.hosts)]
     _write_csv(folder / "rank_host.csv", "rank,host,ip", ranks)
 
@@ -188,6 +198,7 @@ def _write_truth(
 ) -> None:
     truth: dict[str, Any] = {
         "causes": setting.causes,
+        "remedies": setting.remedies,
         "path_seed": path_seed,
         "program": list(program),
         "ranks": len(setting.hosts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tailback.diagnosis.cause_wording import NOT_SIMULATED
 from tailback.diagnosis.model import (
     USER_KINDS,
     Candidate,
@@ -14,6 +15,7 @@ from tailback.diagnosis.model import (
     Remedy,
     Saves,
 )
+from tailback.errors import option
 from tailback.placement.variant import FILE, RECORDED, HostChoice
 from tailback.remedy.proof import (
     MIN_GAIN,
@@ -26,7 +28,7 @@ from tailback.remedy.proof import (
     mean_gain,
 )
 from tailback.run.run import Run
-from tailback.units import percent
+from tailback.units import counted, percent
 
 _SHIFTED = " (the same nodes, ranks shifted)"
 
@@ -54,14 +56,13 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
 """The kind of remedy that removes each cause. Other kinds may help as well."""
 
 NONE_HELPS: dict[Cause, str] = {
-    "routing": "None of the {} changes of the routing that were simulated gains more than the "
-    "run-to-run variation",
-    "pattern": "None of the {} changes of the program that were simulated gains more than the "
-    "run-to-run variation",
+    "routing": "No change of the routing gains more than the run-to-run variation: {} simulated",
+    "pattern": "No change of the program gains more than the run-to-run variation: {} simulated",
 }
 """What is said if changes that should remove a cause do not; with their number."""
 
-NOT_SIMULATED = "This was not simulated."
+SIMULATED_BY_REMOVAL: frozenset[Cause] = frozenset({"other-traffic", "slow-link"})
+"""Causes whose advice is to remove them, as a simulation without them does."""
 
 AVOIDED_LINKS_SHOWN = 8
 """Number of links to avoid that a remedy names."""
@@ -266,7 +267,7 @@ def _advice(
     """Advice besides the changes that help.
 
     If changes that should remove the cause were simulated, they are the advice, or do not help.
-    Other advice of a re-simulated run says that it was not simulated.
+    Other advice says that it was not simulated.
     """
     cause, kind = diagnosis.cause, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
     main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
@@ -282,16 +283,16 @@ def _advice(
         if effective:
             return ()
         if tried:
-            return (placements_do_not_help(len(tried)),)
+            return (placements_do_not_help(tried),)
     elif tried and cause in ("routing", "pattern"):
         if any(c.kind == kind for c in effective):
             return ()
-        return (f"{NONE_HELPS[cause].format(len(tried))}.",)
+        return (f"{NONE_HELPS[cause].format(counted(len(tried), 'change'))}.",)
     if main_finding is None:
         return ()
     advice = [main_finding.advice]
     removed = any(s.cause == cause and s.removed is not None for s in diagnosis.shares)
-    if diagnosis.waterfall and not removed:
+    if not (removed and cause in SIMULATED_BY_REMOVAL):
         advice.append(NOT_SIMULATED)
     where = [link.name for link in main_finding.links[:3]] if cause == "other-traffic" else []
     return (*advice, links_to_avoid(where)) if where else tuple(advice)
@@ -371,17 +372,17 @@ def makes_it_worse(candidates: Sequence[Candidate], before: Candidate) -> str:
     return f"These make it worse: {', '.join(worse)}."
 
 
-def placements_do_not_help(tried: int) -> str:
-    """Advice if no placement gains more than the run-to-run variation."""
+def placements_do_not_help(tried: Sequence[Candidate]) -> str:
+    """What is said if no placement gains more than the run-to-run variation."""
     result = (
         "The one placement tried gains no more"
-        if tried == 1
-        else f"None of the {tried} placements tried gains more"
+        if len(tried) == 1
+        else f"None of the {len(tried)} placements tried gains more"
     )
-    return (
-        f"{result} than the run-to-run variation: request nodes on fewer switches, or send less "
-        "between them."
-    )
+    variants = [candidate.variant for candidate in tried]
+    elsewhere = any(v is not None and v.hosts is not HostChoice.IN_USE for v in variants)
+    limit = "" if elsewhere else f". Other hosts were not tried ({option('allow_hosts', 'all')})"
+    return f"{result} than the run-to-run variation{limit}."
 
 
 def check_cables(names: Sequence[str], *, single: bool) -> str:

@@ -13,18 +13,25 @@ MIN_CHARGE = 0.02
 """Minimum share of the time that re-simulation attributes to the pattern, as for any remedy."""
 
 
+ANYWHERE = (*ALGORITHMS, "mirrored-order", "small-phases")
+"""Rewrites that may help where no node is overloaded: other algorithms of collectives, and orders
+and sizes of messages, which change when links are full."""
+
+
 @REMEDIES.register("pattern")
 def patterns(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
     """Every rewrite of the program that applies to the calls and phases that overload nodes.
 
-    If no node is overloaded, only other algorithms of the collectives are proposed.
+    If no node is overloaded, only those of :data:`ANYWHERE` are proposed; without estimates by the
+    fluid model only other algorithms of the collectives.
     """
     finding = next((f for f in diagnosis.findings if f.cause == "pattern"), None)
     charged = max((s.charged for s in diagnosis.shares if s.cause == "pattern"), default=0.0)
     if context.program is None:
         return []
     overloaded = diagnosis.cause == "pattern" or (finding is not None and charged >= MIN_CHARGE)
-    entries = [entry for entry in REWRITES if overloaded or entry.name in ALGORITHMS]
+    elsewhere = ALGORITHMS if context.quick is None else ANYWHERE
+    entries = [entry for entry in REWRITES if overloaded or entry.name in elsewhere]
     phases = finding.phases if finding is not None and overloaded else []
     focus = labels_of_phases(context.program, phases)
     proposals = []

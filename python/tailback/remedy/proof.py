@@ -35,8 +35,9 @@ Group = tuple[Kind, bool]
 """As :attr:`Proposal.group`."""
 
 
-SEMIFINALISTS, FINALISTS = 8, 3
-"""Candidates of a class that are compared in a quarter of the draws, and in all."""
+FIELD_OF_DRAWS, SEMIFINALISTS, FINALISTS = 2, 8, 3
+"""Candidates of a class that are compared in one draw more than the observed, as a multiple of the
+draws, of which simulations are affordable; in a quarter of the draws; and in all."""
 
 
 def current_placement(run: Run) -> str:
@@ -340,9 +341,9 @@ def with_gain_intervals(
     A gain is the difference between two simulations with the same random choices, the same draw of
     others' traffic and the same engine settings: those of the scenario in every draw, and the
     engines of the context. The fastest of each class (kinds that users can apply, usable ones, all,
-    and each kind alone) are compared in a quarter of the draws, and the best of these in all. If a
-    candidate loses with one of the engines, or in more draws than :data:`MAX_LOSERS` allows, the
-    next one is compared too.
+    and each kind alone) are compared in a quarter of the draws, where each draw halves the field,
+    and the best of these in all. If a candidate loses with one of the engines, or in more draws
+    than :data:`MAX_LOSERS` allows, the next one is compared too.
 
     Args:
         run: The observed run.
@@ -360,23 +361,55 @@ def with_gain_intervals(
     ]
     repeated = min((c.repetitions for c in [*faster, before]), default=1)
     draws = _draws(repeated, max(context.draws, before.repetitions))
-    few = draws[: max(len(draws) // 4, min(len(draws), CONFIRMED))]
+    count = max(len(draws) // 4, min(len(draws), CONFIRMED))
+    few = draws[:: len(draws) // count][:count]
     everything = frozenset[Kind]().union(*(candidate.kinds for candidate in faster))
+    widest = max(FIELD_OF_DRAWS * len(draws), SEMIFINALISTS)
     classes = [
-        [c for c in faster if c.kinds <= kinds][:SEMIFINALISTS]
+        _distinct([c for c in faster if c.kinds <= kinds])[:widest]
         for kinds in (USER_KINDS, usable, everything)
     ]
     compared: dict[str, Candidate] = {}
     with optional("intervals of gains"):
         for contenders in classes:
-            gains = {c.name: mean(_paired_gains(changes[c.name], few, context)) for c in contenders}
-            ordered = sorted(contenders, key=lambda c: -gains[c.name])
+            ordered = _semifinalists(contenders, changes, few, context)
             most = FINALISTS if len(draws) > CONFIRMED else 1
             _compare(ordered, most, compared, before, changes, (draws, engines), context)
         for kind in sorted(everything):
             alone = [c for c in faster if c.kinds == {kind}]
             _compare(alone, 1, compared, before, changes, (draws, engines), context)
     return [compared.get(candidate.name, candidate) for candidate in candidates]
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates, of those with the same times only the simplest: further parts do nothing."""
+    simplest: dict[tuple[int, ...], Candidate] = {}
+    for candidate in sorted(candidates, key=lambda c: (len(c.kinds), fastest_first(c))):
+        times = candidate.elapsed_ps, candidate.low_ps, candidate.high_ps, candidate.repetitions
+        simplest.setdefault(times, candidate)
+    return sorted(simplest.values(), key=fastest_first)
+
+
+def _semifinalists(
+    contenders: Sequence[Candidate],
+    changes: Mapping[str, Change],
+    few: Sequence[Change],
+    context: RemedyContext,
+) -> list[Candidate]:
+    """The contenders that lose in the fewest of some draws, then those that gain most in them.
+
+    The field is halved after each draw: what is fastest in the draw that was observed may lose in
+    most others.
+    """
+    field, seen = list(contenders), min(2, len(few))
+    while True:
+        seen = seen if len(field) > SEMIFINALISTS else len(few)
+        gains = {c.name: _paired_gains(changes[c.name], few[:seen], context) for c in field}
+        field.sort(key=lambda c: (sum(g <= 0 for g in gains[c.name]), -mean(gains[c.name])))
+        if seen == len(few):
+            return field[:SEMIFINALISTS]
+        field = field[: max(SEMIFINALISTS, (len(field) + 1) // 2)]
+        seen += 1
 
 
 def _compare(

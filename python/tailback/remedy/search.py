@@ -79,10 +79,8 @@ class RemedySearch:
         return first.name, gain_of(first, self.before).mean
 
     def change(self, remedy: Remedy) -> Change | None:
-        """A recommended remedy as a change to simulate; None if it is only advice."""
-        if not remedy.name:
-            return None
-        return self.changes[remedy.name]
+        """A recommended remedy as a change to simulate; None if it is advice or the run itself."""
+        return self.changes.get(remedy.name)
 
 
 @stage("remedies")

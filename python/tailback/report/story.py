@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from tailback.diagnosis.model import Diagnosis, LinkEvidence
 from tailback.report.attribution import CallSite
-from tailback.units import format_time, percent
+from tailback.units import percent
 
 SHOWN = 2
 """Links and lines named in a step: the first of the tables further down."""
@@ -152,5 +152,4 @@ def _to_do(diagnosis: Diagnosis) -> Step | None:
     note = ""
     if remedy.name and remedy.predicted_gain is None:
         note = f"{remedy.name}: {remedy.gain_range} less time"
-        note += f", {format_time(remedy.before_ps)} → {format_time(remedy.after_ps)}"
     return Step("What to do", [Item(action) for action in remedy.actions], note)

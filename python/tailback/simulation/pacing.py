@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import ScenarioError
+from tailback.evaluate import Change
 from tailback.fabric.model import Fabric
 from tailback.fluid import Choice, assignment, max_min, paths_between
 from tailback.io.input_files import text_content
 from tailback.scenario.engine import EngineSection
 from tailback.scenario.model import Scenario
+from tailback.simulation.apply_change import NetworkCache, apply_change, rank_nodes
 from tailback.simulation.prepare import PreparedScenario, Workload
 from tailback.simulation.routes import Routes
 from tailback.traffic.program import Op, Program
@@ -75,6 +77,34 @@ def send_rates(
     if pacing.rates is None:
         return None
     return _computed(prepared.scenario, workload, fabric, routes)
+
+
+def pair_rates(prepared: PreparedScenario, change: Change) -> str:
+    """The rates of a change as a file that ``[engine.pacing] rates_file`` reads.
+
+    A pair of ranks whose messages have several rates gets the lowest.
+
+    Args:
+        prepared: The scenario with all its jobs.
+        change: A change with ``rates``.
+
+    Raises:
+        ScenarioError: As :func:`send_rates`.
+    """
+    changed = apply_change(prepared, change)
+    fabric, routes = NetworkCache(prepared).of(change)
+    workload = changed.make_workload(rank_nodes(prepared, change), not change.background)
+    stated = send_rates(changed, workload, fabric, routes)
+    mbps = np.zeros(0) if stated is None else stated.mbps
+    sends = np.flatnonzero(mbps)
+    program, (number, _) = workload.program, _numbers(changed, workload)
+    rank = np.searchsorted(program.rank_start, sends, side="right") - 1
+    lowest: dict[tuple[int, int], int] = {}
+    peers = number[program.peer[sends]].tolist()
+    for src, dst, rate in zip(number[rank].tolist(), peers, mbps[sends].tolist(), strict=True):
+        lowest[src, dst] = min(lowest.get((src, dst), rate), rate)
+    rows = (f"{src},{dst},{rate / 1000:.12g}" for (src, dst), rate in sorted(lowest.items()))
+    return "\n".join([",".join(COLUMNS), *rows]) + "\n"
 
 
 def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -20,6 +20,9 @@ DIAGNOSE_AGAIN = "diagnose again"
 RANK_FILES = ("hosts.openmpi-seq", "rankfile.openmpi", "hosts.slurm", "hosts.mpich")
 """Rank files of a diagnosis that name the host of every rank, the plainest first."""
 
+RATES_FILE = "rates.csv"
+"""Rates of pairs of ranks, as ``[engine.pacing] rates_file`` reads them."""
+
 
 def is_diagnosis(folder: Path) -> bool:
     """Whether a folder is what ``tailback diagnose`` wrote."""
@@ -60,35 +63,3 @@ def read_measured_tables(folder: Path) -> dict[str, pl.DataFrame] | None:
         manifest.check(f"measured/{path.name}")
         out[name] = read_table(path, error=RunError, remedy=DIAGNOSE_AGAIN)
     return out
-
-
-def placement_of_remedy(folder: Path) -> Path:
-    """Rank file of the remedy of a diagnosis, where that is nothing but another placement.
-
-    Raises:
-        RunError: There is no diagnosis, it recommends no change, or another kind of change.
-    """
-    diagnosis = read_diagnosis(folder)
-    remedy = diagnosis.remedy
-    if remedy is None or not remedy.name:
-        raise RunError(
-            f"recommends no change (verdict: {diagnosis.cause})",
-            file=folder,
-            remedy="give a placement of your own as a rank file",
-        )
-    file = next((folder / name for name in RANK_FILES if name in remedy.files), None)
-    if remedy.parts != (remedy.placement,):
-        candidate = next(c for c in remedy.candidates if c.name == remedy.name)
-        instead = "" if file is None else f", such as the interim placement in {file.name},"
-        raise RunError(
-            f"recommends {remedy.name!r}, a change of {candidate.kind}, and the lab can only "
-            f"change the placement: {remedy.actions[0]}",
-            file=folder,
-            remedy=f"make that change yourself, or give a rank file{instead} instead",
-        )
-    if file is None:
-        raise RunError(
-            f"has no rank file of placement {remedy.name!r}", file=folder, remedy=DIAGNOSE_AGAIN
-        )
-    read_manifest(folder).check(file.name)
-    return file

@@ -79,7 +79,7 @@ def check_files(folder: Path) -> int:
         Their number.
 
     Raises:
-        RunError: A file is missing or has changed, or there is no manifest.
+        RunError: Files are missing or have changed, all of which it names, or there is no manifest.
     """
     manifest = read_manifest(folder)
     if manifest.sha256 is None:
@@ -88,7 +88,16 @@ def check_files(folder: Path) -> int:
         raise RunError(
             "does not list diagnosis.json", file=folder / MANIFEST, remedy=DIAGNOSE_AGAIN
         )
-    manifest.check_all()
+    faults = manifest.faults()
+    if len(faults) == 1:
+        manifest.check(*faults)
+    if faults:
+        listed = "".join(f"\n  {name}: {fault}" for name, fault in faults.items())
+        raise RunError(
+            f"{len(faults)} of {len(manifest.sha256)} files are not as they were written:{listed}",
+            file=folder,
+            remedy=f"restore the files, or {DIAGNOSE_AGAIN}",
+        )
     return len(manifest.sha256)
 
 

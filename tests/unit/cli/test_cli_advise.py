@@ -41,10 +41,11 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def test_the_next_job_avoids_busy_switches(
-    files: list[str], capsys: pytest.CaptureFixture[str]
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slow = ["--slow-cable", "leaf4[8]=10 Gb/s"]
-    assert tailback(["advise", *files, *slow, "--format", "json"]) == 0
+    out = tmp_path / "ranks"
+    more = ["--slow-cable", "leaf4[8]=10 Gb/s", "--out", str(out)]
+    assert tailback(["advise", *files, *more, "--format", "json"]) == 0
     advice: dict[str, Any] = json.loads(capsys.readouterr().out)
     best, *others = advice["placements"]
     first = next(row for row in others if row["placement"] == "block")
@@ -53,7 +54,13 @@ def test_the_next_job_avoids_busy_switches(
     assert best["placement"] == advice["best"] and best["elapsed_ps"] < first["elapsed_ps"]
     assert best["gain"] >= 0.02 and best["gain_low"] > 0
     leaves = {int(host[1:]) // 8 for host in best["hosts"]}
-    assert leaves <= {4, 5} and advice["commands"]["openmpi"]
+    assert leaves <= {4, 5}
+    # Times and gain are one number, and the commands name files that are there.
+    assert 1 - best["elapsed_ps"] / first["elapsed_ps"] == pytest.approx(best["gain"], abs=1e-6)
+    assert str(out / "hosts.openmpi-seq") in advice["commands"]["openmpi-seq"]
+    assert json.loads((out / "advice.json").read_text()) == advice
+    lines = (out / "hosts.openmpi-seq").read_text().splitlines()
+    assert sorted(line for line in lines if not line.startswith("#")) == best["hosts"]
     (cable,) = advice["slow_cables"]
     assert cable["rate_gbps"] == 10 and cable["next_job"] >= 0
     assert "2 other jobs" in advice["notes"][0]
@@ -66,6 +73,7 @@ def test_advice_is_printed_with_its_range(
     text = capsys.readouterr().out
     assert text.startswith("NEXT JOB  8 hosts of 24 free, beside 2 jobs")
     assert "less time than on the first free hosts" in text and "--load 0.2" in text
+    assert "give --out" in text and "hosts.openmpi-seq" not in text
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,16 @@ def test_tampered_table_is_damaged(folder: Path, capsys: pytest.CaptureFixture[s
     assert "SHA-256" in text
 
 
+def test_every_tampered_file_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "attribution.json").unlink()
+    with (folder / "diagnosis.json").open("a") as file:
+        file.write(" ")
+    assert tailback(["verify", str(folder)]) == 2
+    text = capsys.readouterr().err
+    assert "attribution.json: is missing" in text and "diagnosis.json: damaged or edited" in text
+    assert " 2 of " in text and "delete" not in text
+
+
 def test_forged_table_differs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = folder / "run" / "messages.parquet"
     column, row, before, after = tampered(table)

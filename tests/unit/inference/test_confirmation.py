@@ -11,6 +11,7 @@ import pytest
 from tailback.arrays import Floats
 from tailback.diagnosis.model import Candidate, Diagnosis, Estimate, Remedy
 from tailback.evidence.iterations import CallSequence
+from tailback.evidence.model import Part
 from tailback.inference.confirmation import (
     Confirmation,
     MeasuredTimes,
@@ -40,6 +41,68 @@ def recording(iterations_ms: Floats, hosts: Sequence[str] = ("a", "b")) -> Measu
     elapsed = int(of_rank[-1])
     update = {"elapsed_ps": elapsed, "n_ranks": 2, "low_ps": elapsed, "high_ps": elapsed}
     return MeasuredTimes(measured(1).model_copy(update=update), calls, hosts)
+
+
+def with_parts(run: MeasuredTimes, wait_ms: tuple[int, int, int], **more: object) -> MeasuredTimes:
+    """A recording with so much waiting for messages (low, value, high); all else is transfers."""
+    computed, total = 10 * MS, run.measured.elapsed_ps
+    low, wait, high = (ms * MS for ms in wait_ms)
+    in_calls = total - computed
+    parts = [
+        Part(name=name, ps=ps, low_ps=least, high_ps=most, share=ps / total)
+        for name, least, ps, most in (
+            ("computation", computed, computed, computed),
+            ("late_sender", low, wait, high),
+            ("transfer", in_calls - high, in_calls - wait, in_calls - low),
+        )
+    ]
+    update = {"parts": parts, **more}
+    return MeasuredTimes(run.measured.model_copy(update=update), run.calls, run.hosts)
+
+
+def changes(after_wait_ms: tuple[int, int, int], **more: object) -> dict[str, tuple[int, ...]]:
+    """Name of each part with its change and the bounds of that, ms: 30 × 10 ms before and 8 after.
+
+    Before, ranks wait 100 ms for messages, up to 20 ms more or less.
+    """
+    before = with_parts(recording(np.full(30, 10.0)), (80, 100, 120), **more)
+    after = with_parts(recording(np.full(30, 8.0), ("b", "a")), after_wait_ms, **more)
+    parts = confirm_gain(diagnosis(estimate(0.2, 0.05)), before, [after]).parts
+    return {
+        part.name: (
+            (part.after_ps - part.before_ps) // MS,
+            part.change_low_ps // MS,
+            part.change_high_ps // MS,
+        )
+        for part in parts
+        if part.before_ps
+    }
+
+
+def test_parts_within_clock_errors_are_one() -> None:
+    """Of 60 ms fewer in calls, waits may be any part: the sum is known, and no more."""
+    assert changes((50, 90, 130)) == {
+        "computation": (0, 0, 0),
+        "waits for messages and transfers": (-60, -60, -60),
+    }
+    # A fall of the waits by 20 to 60 ms is beyond the errors.
+    assert changes((60, 60, 60)) == {
+        "computation": (0, 0, 0),
+        "waits for messages": (-40, -60, -20),
+        "transfers": (-20, -40, 0),
+    }
+
+
+def test_durations_tell_no_waits_from_transfers() -> None:
+    exact = (60, 60, 60)
+    assert list(changes(exact, durations_only=True)) == [
+        "computation and waits for it",
+        "waits for messages and transfers",
+    ]
+    assert list(changes(exact, not_recorded="1 of 2 ranks")) == [
+        "computation",
+        "waits and transfers",
+    ]
 
 
 def diagnosis(predicted: Estimate | None) -> Diagnosis:
@@ -157,6 +220,8 @@ def test_differing_runs_widen_the_interval() -> None:
         ("iterations", "fewer than 24 iterations"),
         ("program", "different programs"),
         ("ranks", "2 and 3 ranks"),
+        ("durations", "only some of the recordings"),
+        ("missing", "not of the same ranks"),
         ("prediction", "diagnose again"),
     ],
 )
@@ -170,6 +235,9 @@ def test_incomparable_runs_are_undetermined(case: str, reason: str) -> None:
     elif case == "ranks":
         more = after.measured.model_copy(update={"n_ranks": 3})
         after = MeasuredTimes(more, after.calls, after.hosts)
+    elif case in ("durations", "missing"):
+        update = {"durations_only": True} if case == "durations" else {"not_recorded": "1 of 2"}
+        after = MeasuredTimes(after.measured.model_copy(update=update), after.calls, after.hosts)
     elif case == "prediction":
         said = diagnosis(None)
     confirmation = confirm_gain(said, before, [after])

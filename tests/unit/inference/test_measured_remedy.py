@@ -16,7 +16,7 @@ from tailback.evidence.model import (
     Measured,
 )
 from tailback.inference.measured_costs import FurtherCosts
-from tailback.inference.measured_remedy import of_measured, predicted_gain
+from tailback.inference.measured_remedy import EVEN_ROUTES, of_measured, predicted_gain
 from tailback.units import percent
 from tests.factories.explanations import expected, explained, share
 from tests.factories.measured_times import MS, measured
@@ -48,6 +48,19 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
     other = explained(alone, measured(100), advise=advise, cost=late)
     assert other.cause == "imbalance"
     assert other.remedy is not None and "for pattern" in other.remedy.actions
+
+
+def test_uneven_routes_are_cured_by_even_ones() -> None:
+    """The run with even routes takes 60 ms, the links that were used 36 to 44 ms more."""
+    uneven = FurtherCosts((0,), (0,), routing_ps=(36 * MS, 40 * MS, 44 * MS), uneven=1.0)
+    verdict = explained(expected(60), measured(100), cost=uneven)
+    assert verdict.cause == "routing" and verdict.remedy is not None
+    remedy = verdict.remedy
+    assert remedy.name == EVEN_ROUTES and "less time than the measured" in remedy.action
+    assert (remedy.before_ps, remedy.after_ps) == (100 * MS, 60 * MS)
+    gain = remedy.predicted_gain
+    assert gain is not None and gain.low < 0.4 < gain.high
+    assert gain.value == pytest.approx(0.4, abs=0.1)
 
 
 def test_cost_of_placement_is_its_predicted_gain() -> None:

@@ -72,7 +72,7 @@ def test_addresses_of_ipv6_end_like_those_of_ipv4() -> None:
     assert "addr add fd10:107:3::6b:301/64 dev l7 nodad" in spine
     leaves = _lines(new, "l7", "ip", ["s3"])
     assert "addr add fd10:107:3::6b:302/64 dev s3 nodad" in leaves
-    assert "route replace fd10:2::/32 nexthop via fd10:107:3::6b:301" in leaves
+    assert "route replace fd10:2:4::/64 nexthop via fd10:107:3::6b:301" in leaves
     assert all("-6" in command.arguments for command in new.configure())
 
 
@@ -101,12 +101,15 @@ def _lines(plan: Plan, node: str, program: str, spines: list[str]) -> list[str]:
 def test_a_leaf_reaches_others_by_all_spines(plan: Plan) -> None:
     both = [line for line in _lines(plan, "l1", "ip", ["s0", "s1"]) if "route" in line]
     assert both == [
-        f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.0.1 nexthop via 10.101.1.1"
+        f"route replace 10.{leaf}.{host}.0/24 nexthop via 10.101.0.1 nexthop via 10.101.1.1"
         for leaf in (0, 2, 3)
+        for host in range(3)
     ]
     routes = [line for line in _lines(plan, "l1", "ip", ["s1"]) if "route" in line]
     assert routes == [
-        f"route replace 10.{leaf}.0.0/16 nexthop via 10.101.1.1" for leaf in (0, 2, 3)
+        f"route replace 10.{leaf}.{host}.0/24 nexthop via 10.101.1.1"
+        for leaf in (0, 2, 3)
+        for host in range(3)
     ]
 
 

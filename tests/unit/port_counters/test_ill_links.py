@@ -89,6 +89,8 @@ def test_a_link_that_lost_lanes_is_listed(tmp_path: Path) -> None:
     (link,) = result.facts["ill_links"]
     assert "width 4x → 1x" in link["what"] and link["signs"][0] == "width"
     assert link["lost_gbps"] == pytest.approx(0.75 * GBPS, abs=0.01)
+    # The collection has no counter of errors of this link.
+    assert link["errors"] is None and link["errors_per_bit"] is None
 
 
 def test_the_screen_names_links_and_changes(

@@ -121,6 +121,20 @@ def test_all_draws_decide_among_the_fastest() -> None:
     assert remedy_of(result).name == "tile"
 
 
+def test_other_draws_reach_beyond_the_fastest() -> None:
+    """The 26th of 30 as observed is the only one that gains with other traffic of others."""
+    places = {f"p{n:02}": np.roll(NODE, n + 1) for n in range(30)}
+
+    def time(parts: frozenset[str], change: Change) -> int:
+        if not parts:
+            return 100
+        number = min(int(name[1:]) for name in parts) if parts <= set(places) else 40
+        return 60 + number if not change.others_draw or number == 25 else 110
+
+    result = search(placement_run(), time, placements=places, draws=20)
+    assert remedy_of(result).name == "p25"
+
+
 def test_others_are_drawn_anew_in_later_draws() -> None:
     run, asked = placement_run(), list[Change]()
     evaluate = by_parts(run, table({"now": 100, "tile": 50}), asked)

@@ -52,6 +52,7 @@ NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
 
 APPLIES: dict[str, list[Options]] = {
     "halving-allreduce": [SUMMED],
+    "mirrored-order": [{**STENCIL, "post": "all"}, GHOST],
     "more-receivers": [AGGREGATED, {**AGGREGATED, "post": "all"}],
     "other-alltoall": [
         {**BLOCKS, "rounds": 2},
@@ -72,6 +73,7 @@ APPLIES: dict[str, list[Options]] = {
 }
 REFUSES: dict[str, list[tuple[Options, str]]] = {
     "halving-allreduce": [(RING, "not called"), ({**SUMMED, "ranks": 6}, "no single ring")],
+    "mirrored-order": [(RING, "no rank posts sends to two others")],
     "more-receivers": [
         (NAIVE, "may need all of it"),
         (LOOP, "9 of 9 ranks receive already"),

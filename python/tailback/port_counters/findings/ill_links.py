@@ -8,7 +8,7 @@ if one end received another amount than the other end sent. Both ends share one 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -50,8 +50,8 @@ ILL_LINKS: Final = Table(
         Column("what", pl.String, "the signs in words"),
         Column("since_ns", pl.Int64, "when the first sign was seen, UTC ns; null: from the start"),
         Column("lost_gbps", pl.Float64, "bandwidth that the link lacks, Gb/s; null unknown"),
-        Column("errors", pl.UInt64, "errors that both ends counted"),
-        Column("errors_per_bit", pl.Float64, "errors over what the link could carry, in bits"),
+        Column("errors", pl.UInt64, "errors that both ends counted; null: no counter"),
+        Column("errors_per_bit", pl.Float64, "errors over bits it could carry; null unknown"),
         Column("between_switches", pl.Boolean, "no end is a host; null unknown"),
         Column("node_name", pl.String, "device of the end that is named first"),
         Column("port", pl.UInt16, "its port, 0: the device as a whole"),
@@ -79,7 +79,7 @@ class Sign:
         since_ns: When it was first seen; None: from the start.
         lost_gbps: Bandwidth that the link lacks, None unknown.
         errors: Number of errors.
-        per_bit: Errors over bits.
+        per_bit: Errors over bits, None unknown.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class Sign:
     since_ns: int | None = None
     lost_gbps: float | None = None
     errors: int = 0
-    per_bit: float = 0.0
+    per_bit: float | None = None
 
 
 @dataclass
@@ -98,12 +98,14 @@ class _Links:
         peers: Port at the other end of each port.
         signs: Signs of each cable, by the names of its ends.
         ends: Device, port and far end of each cable as it is first named.
+        counted: Names of ports whose counters of errors were read.
         switches: Devices that are switches; empty unknown.
     """
 
     peers: Peers
     signs: dict[frozenset[str], list[Sign]] = field(default_factory=dict)
     ends: dict[frozenset[str], tuple[str, int, str, str | None]] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
 
     def add(
         self,
@@ -158,7 +160,7 @@ def ill_links(
             # An adapter that is down is often switched off: an ill cable of the fabric comes first.
             order[row["signs"][0]] + 1.5 * (row["between_switches"] is False),
             -(row["lost_gbps"] or 0.0),
-            -row["errors"],
+            -(row["errors"] or 0),
             row["link"],
         )
     )
@@ -172,6 +174,7 @@ def _row(links: _Links, key: frozenset[str], switches: Mapping[str, bool]) -> di
     signs = [sign for sign in signs if sign not in flaps[1:]]
     device, port, name, far = links.ends[key]
     lost = [sign.lost_gbps for sign in signs if sign.lost_gbps is not None]
+    errors = [sign for sign in signs if sign.kind == "errors"]
     since = [sign.since_ns for sign in signs]
     ends = [switches.get(end.rpartition("[")[0] or end) for end in key]
     return {
@@ -180,13 +183,21 @@ def _row(links: _Links, key: frozenset[str], switches: Mapping[str, bool]) -> di
         "what": "; ".join(dict.fromkeys(sign.text for sign in signs)),
         "since_ns": None if None in since else min(s for s in since if s is not None),
         "lost_gbps": max(lost, default=None),
-        "errors": sum(sign.errors for sign in signs if sign.kind == "errors"),
-        "errors_per_bit": sum(sign.per_bit for sign in signs),
+        "errors": sum(sign.errors for sign in errors) if errors or key & links.counted else None,
+        "errors_per_bit": _per_bit(errors, counted=bool(key & links.counted)),
         "between_switches": None if None in ends else all(ends),
         "node_name": device,
         "port": port,
         "peer": far,
     }
+
+
+def _per_bit(errors: Sequence[Sign], *, counted: bool) -> float | None:
+    """Errors over bits; None if they were not counted, or over bits that are unknown."""
+    shares = [sign.per_bit for sign in errors if sign.per_bit is not None]
+    if len(shares) < len(errors) or not (errors or counted):
+        return None
+    return sum(shares, 0.0)
 
 
 def _add_changes(links: _Links, changes: pl.DataFrame, end_ns: int | None) -> None:
@@ -261,13 +272,15 @@ def _add_counts(links: _Links, readings: pl.DataFrame, ports: pl.DataFrame) -> N
         meaning, full = meaning_of(row["counter"]), is_full(row["counter"], int(row["last"]))
         if meaning is None or meaning.kind not in ("errors", "discarded-sent"):
             continue
+        place, since = (row["node_name"], row["port"]), row["since_ns"]
+        name = normal_name(row["counter"].removesuffix("Extended").removesuffix("Counter"))
+        if meaning.kind == "errors" and "down" not in name:
+            links.counted.add(port_name(*place, row["interface"]))
         # A full counter counts no more, so its value is the least that there were.
         count = int(row["last"] if full else row["rise"])
         if not count:
             continue
-        place, since = (row["node_name"], row["port"]), row["since_ns"]
         number = f"{'≥ ' * (full or bool(row['at_least']))}{count:,}"
-        name = normal_name(row["counter"].removesuffix("Extended").removesuffix("Counter"))
         if meaning.kind == "discarded-sent":
             sign = Sign("discards", f"{number} discards", since)
         elif "down" in name:
@@ -279,7 +292,7 @@ def _add_counts(links: _Links, readings: pl.DataFrame, ports: pl.DataFrame) -> N
             label = _NAMES.get(name, re.sub("errors$", "error", name.replace("_", " ")))
             plural = label[:-1] + "ies" if label.endswith("y") else label + "s"
             text = f"{number} {label if count == 1 else plural}"
-            sign = Sign("errors", text, since, errors=count, per_bit=count / bits if bits else 0.0)
+            sign = Sign("errors", text, since, errors=count, per_bit=count / bits if bits else None)
         links.add(sign, *place, interface=row["interface"])
 
 

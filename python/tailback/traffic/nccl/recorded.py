@@ -163,6 +163,7 @@ def record_calls(
         not_recorded=not_recorded,
         caveat=". ".join(filter(None, (alone, durations_only))),
         steps=_steps(steps, origin) if steps else None,
+        durations_only=bool(durations_only),
     )
 
 

@@ -206,6 +206,7 @@ class RecordedRun:
         caveat: What the times are not, as a sentence without a full stop; empty if they are all of
             the run.
         steps: Steps of collectives over the network; None if they are not recorded.
+        durations_only: Whether only the durations of calls are recorded, not when they began.
     """
 
     n_ranks: int
@@ -229,6 +230,7 @@ class RecordedRun:
     not_recorded: str = ""
     caveat: str = ""
     steps: RecordedSteps | None = None
+    durations_only: bool = False
 
     @property
     def exposed_ps(self) -> Ints:

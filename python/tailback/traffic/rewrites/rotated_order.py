@@ -31,7 +31,7 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
     nor waits for a receive, so dependencies are kept; messages of a pair keep their order.
     """
     messages = messages_of(program, focus)
-    stretch = _stretches(program)[messages.send]
+    stretch = stretches(program)[messages.send]
     order = np.lexsort((messages.send, _turn(stretch, messages.src, messages.dst), stretch))
     concurrent, left = (
         _concurrent_senders(stretch, messages.src, to, program.n_ranks)
@@ -47,24 +47,28 @@ def rotated_order(program: Program, focus: Focus) -> Rewritten:
             f"another order does not help: {concurrent} ranks send to one receiver at once, and "
             f"{left} would if each began with the rank after itself"
         )
-    slots, source = messages.send, messages.send[order]
+    return Rewritten(
+        with_sends_moved(program, messages.send, messages.send[order]),
+        f"Have every rank begin {describe(program, focus)} with the rank after itself and wrap "
+        "around at the last one (rank + 1, rank + 2, …), instead of beginning with the first rank.",
+        "messages",
+    )
+
+
+def with_sends_moved(program: Program, slots: Ints, source: Ints) -> Program:
+    """The program with the send ``source[k]`` at the place of the send ``slots[k]``."""
 
     def moved(column: NDArray[Any]) -> NDArray[Any]:
         out = column.copy()
         out[slots] = column[source]
         return out
 
-    return Rewritten(
-        replace(
-            program,
-            peer=moved(program.peer),
-            amount=moved(program.amount),
-            tag=moved(program.tag),
-            label=moved(program.label),
-        ),
-        f"Have every rank begin {describe(program, focus)} with the rank after itself and wrap "
-        "around at the last one (rank + 1, rank + 2, …), instead of beginning with the first rank.",
-        "messages",
+    return replace(
+        program,
+        peer=moved(program.peer),
+        amount=moved(program.amount),
+        tag=moved(program.tag),
+        label=moved(program.label),
     )
 
 
@@ -81,7 +85,7 @@ def _turn(stretch: Ints, src: Ints, dst: Ints) -> Ints:
     return np.asarray((place - low - src) % (high - low + 1))
 
 
-def _stretches(program: Program) -> Ints:
+def stretches(program: Program) -> Ints:
     """Number of the stretch of each operation, without dependencies inside, shape (M,)."""
     target = posts_of_waits(program)
     ends = (program.kind == Op.COMPUTE) | (program.kind == Op.WAITALL)

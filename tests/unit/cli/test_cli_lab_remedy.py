@@ -1,4 +1,4 @@
-"""The rank file of a diagnosis that the lab can apply, and why it cannot."""
+"""What a diagnosis recommends, with its files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tailback.cli.lab import recommended_change
 from tailback.diagnosis.model import Candidate, Kind, Remedy
 from tailback.errors import RunError
 from tailback.io.manifest import write_manifest
-from tailback.sources.diagnosis_folder import placement_of_remedy
 from tests.factories.report_data import make_diagnosis, make_run
 
 HOSTS = "hosts.openmpi-seq"
@@ -47,35 +47,30 @@ def remedy_of(kind: Kind, *, files: bool = True, placement: str = "tile") -> Rem
     )
 
 
-def test_placement_is_its_rank_file(tmp_path: Path) -> None:
-    folder = diagnosis_in(tmp_path, remedy_of("placement"))
-    assert placement_of_remedy(folder) == folder / HOSTS
-
-
 @pytest.mark.parametrize(
-    ("remedy", "message", "help"),
-    [
-        (None, "recommends no change", "placement of your own"),
-        (remedy_of("routing"), "change of routing.*Do something else", HOSTS),
-        (remedy_of("rate-control", files=False), "change of rate-control", "make that change"),
-        (remedy_of("placement", files=False), "no rank file of placement 'tile'", "again"),
-    ],
+    ("kind", "name"), [("placement", "tile"), ("routing", "other"), ("rate-control", "other")]
 )
-def test_other_remedies_are_refused(
-    tmp_path: Path, remedy: Remedy | None, message: str, help: str
-) -> None:
-    with pytest.raises(RunError, match=message) as caught:
-        placement_of_remedy(diagnosis_in(tmp_path, remedy))
-    assert help in (caught.value.remedy or "")
+def test_change_has_its_kind_and_files(tmp_path: Path, kind: Kind, name: str) -> None:
+    folder = diagnosis_in(tmp_path, remedy_of(kind))
+    change = recommended_change(folder)
+    assert change.kinds == {name: kind} and change.folder == folder
+    # A placement beside it is to be used meanwhile.
+    assert change.rank_file == folder / HOSTS and change.rates_file is None
+
+
+def test_healthy_run_has_no_change(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="recommends no change") as caught:
+        recommended_change(diagnosis_in(tmp_path, None))
+    assert "placement of your own" in (caught.value.remedy or "")
 
 
 def test_changed_rank_file_is_refused(tmp_path: Path) -> None:
     folder = diagnosis_in(tmp_path, remedy_of("placement"))
     (folder / HOSTS).write_text("h00\nh02\n")
     with pytest.raises(RunError, match=HOSTS):
-        placement_of_remedy(folder)
+        recommended_change(folder)
 
 
 def test_folder_without_diagnosis_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is no diagnosis"):
-        placement_of_remedy(tmp_path)
+        recommended_change(tmp_path)
