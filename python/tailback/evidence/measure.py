@@ -165,6 +165,7 @@ def measure(
         ],
         caveat=recorded.caveat,
         not_recorded=recorded.not_recorded,
+        parallelism=recorded.parallelism,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 

@@ -171,6 +171,8 @@ class Measured(FrozenModel):
         caveat: What the times are not, as a sentence without a full stop; empty if they are all of
             the run.
         not_recorded: Ranks of which nothing is recorded, like "1 of 2 ranks"; empty if all are.
+        parallelism: Dimensions of parallelism of a training run, like "tensor parallel 8, data
+            parallel 4"; empty if its communicators show none.
     """
 
     elapsed_ps: int
@@ -190,6 +192,7 @@ class Measured(FrozenModel):
     notes: list[str]
     caveat: str = ""
     not_recorded: str = ""
+    parallelism: str = ""
 
     def with_ideal_network(self, ideal_ps: int) -> Measured:
         """Add the efficiencies from a replay on an ideal network that took ``ideal_ps``."""

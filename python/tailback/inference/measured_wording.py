@@ -81,7 +81,7 @@ def slow_side(late: Sequence[LateRank], cause: str) -> str:
     idle = _idle_share(late)
     if cause == "noise" or idle is None:
         return ""
-    side = "without work from the host" if idle >= 0.5 else "computing on the accelerator"
+    side = "waiting for launches by the host" if idle >= 0.5 else "computing on the accelerator"
     return f" ({side} for {percent(max(idle, 1.0 - idle))} of the excess)"
 
 

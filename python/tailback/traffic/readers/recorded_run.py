@@ -206,6 +206,8 @@ class RecordedRun:
         caveat: What the times are not, as a sentence without a full stop; empty if they are all of
             the run.
         steps: Steps of collectives over the network; None if they are not recorded.
+        parallelism: Dimensions of parallelism that the communicators show, like
+            ``"tensor parallel 8, data parallel 4"``; empty if they show none.
     """
 
     n_ranks: int
@@ -229,6 +231,7 @@ class RecordedRun:
     not_recorded: str = ""
     caveat: str = ""
     steps: RecordedSteps | None = None
+    parallelism: str = ""
 
     @property
     def exposed_ps(self) -> Ints:
