@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tailback.available import available_memory
 from tailback.errors import TailbackError, TraceError
 from tailback.scenario.model import NcclSection
-from tailback.traffic.nccl.choice import Choice, applied, default_choice
+from tailback.traffic.nccl.choice import Choice, applied, default_choice, preferred
 from tailback.traffic.nccl.messages import Messages, messages
 from tailback.traffic.program import (
     OVERLAPPING,
@@ -29,6 +29,7 @@ from tailback.traffic.program import (
     RecordedTimes,
     require_memory,
 )
+from tailback.units import format_bytes, percent
 
 COMPUTE_ONLY = -1
 """Number for computation that no collective overlaps."""
@@ -336,4 +337,34 @@ def _notes(source: GpuProgram, choices: list[Choice]) -> list[str]:
     if not shown:
         return []
     more = f"; and {len(used) - 4} other ways" if len(used) > 4 else ""
-    return ["collectives are sent as NCCL sends them: " + "; ".join(shown) + more]
+    notes = ["collectives are sent as NCCL sends them: " + "; ".join(shown) + more]
+    return notes + _notes_on_tuning(source)
+
+
+WORTH_TUNING = 0.1
+"""Share of the time of a call from which on another algorithm is noted: NCCL's cost model is off by
+as much between machines."""
+
+
+def _notes_on_tuning(source: GpuProgram) -> list[str]:
+    """A note if NCCL's cost model prefers another algorithm than that which is recorded."""
+    saved: Counter[tuple[str, int, Choice, Choice]] = Counter()
+    share: dict[tuple[str, int, Choice, Choice], float] = {}
+    for collective in source.collectives:
+        hosts = [source.hosts[rank] for rank in collective.members]
+        choice = collective.choice
+        better = choice and preferred(collective.call, collective.nbytes, hosts, choice)
+        if choice is not None and better and better[1] >= WORTH_TUNING:
+            key = (collective.call, collective.nbytes, choice, better[0])
+            saved[key] += 1
+            share[key] = better[1]
+    if not saved:
+        return []
+    most = max(saved, key=lambda key: saved[key] * key[1] * share[key])
+    call, nbytes, choice, other = most
+    return [
+        f"NCCL's cost model expects {percent(share[most])} less time of {saved[most]} nccl{call} "
+        f"of {format_bytes(nbytes)} with {other.algorithm}, {other.protocol} than with "
+        f"{choice.algorithm}, {choice.protocol}, which ran: NCCL_ALGO, NCCL_PROTO or a tuner may "
+        "be set, or the network is not as its model has it"
+    ]

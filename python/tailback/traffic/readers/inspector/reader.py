@@ -53,6 +53,7 @@ _CALLS: Final = {
 } | {"gather": "Gather", "scatter": "Scatter"}
 _PER_RANK: Final = ("AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter")
 """Calls whose size is that of one rank's part."""
+_ALGORITHMS: Final = ("ring", "tree")
 _PROTOCOLS: Final = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
 _SET: Final = "record all processes with NCCL_INSPECTOR_ENABLE=1 and give their folder"
 
@@ -351,6 +352,18 @@ def _calls(
         begun = call.start_ns if call.end_ns else 0
         out[mine].append(((begun, record.dumped_us, place), call))
     unused += [f"{counted(number, 'record')} of {why}" for why, number in lost.items()]
+    algorithms = Counter(
+        name
+        for record in operations
+        if record.kind == "coll_perf"
+        and (name := str(record.body.get("coll_algo", "")).lower()[:20])
+        and name not in _ALGORITHMS
+    )
+    notes += [
+        f"{counted(number, 'record')} of algorithm {name.upper()}, which is not modelled: what "
+        "NCCL prefers among rings and trees stands in for it"
+        for name, number in algorithms.items()
+    ]
     by_host = sum(number for source, number in sources.items() if source != "kernel_gpu")
     if by_host:
         notes.append(
@@ -497,7 +510,7 @@ def _choice(
     """How the call was run, if it is recorded and Tailback expands it."""
     algorithm = str(body.get("coll_algo", "")).lower()
     protocol = _PROTOCOLS.get(str(body.get("coll_proto", "")).lower())
-    if algorithm not in ("ring", "tree") or protocol is None:
+    if algorithm not in _ALGORITHMS or protocol is None:
         return None
     usual = default_choice(call, nbytes, members, channels)
     return Choice(
