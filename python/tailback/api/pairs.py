@@ -15,6 +15,7 @@ from tailback.calibration.fitted_series import MIN_STREAM_BYTES
 from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.places import host_names, split_hosts
 from tailback.calibration.readers import is_benchmark, read_benchmark_runs
+from tailback.diagnosis.confidence import MODELLED
 from tailback.errors import known_keywords, nearest
 from tailback.fabric.model import Fabric
 from tailback.inference.slow_pairs import (
@@ -357,7 +358,7 @@ def _slow_part(rated: _Tests, fault: PairFault, rate: np.ndarray[Any, Any]) -> S
         names,
         hosts,
         tuple(cables),
-        fault.probability,
+        min(fault.probability, MODELLED),
         fault.slowdown,
         float(rate[fault.slow].mean()),
         tuple(pairs),
