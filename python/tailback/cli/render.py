@@ -145,8 +145,10 @@ def _lacking(diagnosis: Diagnosis) -> list[str]:
 
 def _not_used(diagnosis: Diagnosis) -> list[str]:
     """What was read and not used."""
+    if not diagnosis.not_used:
+        return []
     texts = [truncate(text, _NOT_USED_WIDTH) for text in diagnosis.not_used]
-    return ["", *chain.from_iterable(wrap(f"not used: {text}") for text in texts)] if texts else []
+    return ["", heading("NOT USED"), *chain.from_iterable(map(wrap, texts))]
 
 
 def _notes(diagnosis: Diagnosis) -> list[str]:
