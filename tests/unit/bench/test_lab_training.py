@@ -44,5 +44,5 @@ def test_ranks_write_their_sums_and_steps(algorithm: str, network: int, tmp_path
     between = {(0, 2), (2, 0), (1, 3), (3, 1)} if algorithm == "tree" else {(1, 2), (3, 0)}
     assert set(steps.select("src_rank", "dst_rank").iter_rows()) == between
     sent = 2 * 100_000 * 2 * (n - 1) // n if algorithm == "ring" else 2 * 100_000
-    one = steps.filter(steps["src_rank"] == steps["src_rank"].max())
-    assert one["size_bytes"].sum() == sent
+    of_last_rank = steps.filter(steps["src_rank"] == steps["src_rank"].max())
+    assert of_last_rank["size_bytes"].sum() == sent
