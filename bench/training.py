@@ -378,7 +378,9 @@ def _lines(
         if form != "plain":
             late = rng.uniform(0, 4)
             gap = job.before[rank, k] / 1e6
-            launched = begin - (5 if reality.host_share else 0.9 * gap)
+            # Only the slow rank's host is late; where it is not, launches are ahead.
+            is_late = reality.host_share and gap > 1.2 * reality.job.before[rank, k] / 1e6
+            launched = begin - (5 if is_late else 0.9 * gap)
             events = [
                 {
                     "channel_id": channel,

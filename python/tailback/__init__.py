@@ -16,6 +16,7 @@ The functions and what they return::
     tb.simulate        simulate every packet, or rates (fluid model)   Run
     tb.read_run        read a run from its folder                      Run
     tb.diagnose        cause, cost and proved remedy                   DiagnosisResult
+    tb.diagnose_pairs  slow host or cable, from tests of pairs        PairsResult
     tb.place           placements of the ranks, compared               PlacementResult
     tb.compare         differences of two runs                         Comparison
     tb.confirm         predicted and measured gain of a remedy         Confirmation
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from tailback.api.confirm import confirm
     from tailback.api.counters import CountersResult, counters
     from tailback.api.diagnose import DiagnosisResult, diagnose
+    from tailback.api.pairs import PairsResult, diagnose_pairs
     from tailback.api.place import PlacementResult, place
     from tailback.api.run import Run, read_run
     from tailback.api.simulate import simulate
@@ -122,6 +124,7 @@ __all__ = [
     "CountersResult",
     "Diagnosis",
     "DiagnosisResult",
+    "PairsResult",
     "PlacementResult",
     "Run",
     "Scenario",
@@ -134,6 +137,7 @@ __all__ = [
     "confirm",
     "counters",
     "diagnose",
+    "diagnose_pairs",
     "load_scenario",
     "place",
     "read_run",
@@ -151,6 +155,7 @@ _DEFINED_IN = {
     "Confirmation": "inference.confirmation",
     "Diagnosis": "diagnosis.model",
     "DiagnosisResult": "api.diagnose",
+    "PairsResult": "api.pairs",
     "PlacementResult": "api.place",
     "Run": "api.run",
     "Scenario": "scenario.model",
@@ -163,6 +168,7 @@ _DEFINED_IN = {
     "confirm": "api.confirm",
     "counters": "api.counters",
     "diagnose": "api.diagnose",
+    "diagnose_pairs": "api.pairs",
     "load_scenario": "sources.source",
     "place": "api.place",
     "read_run": "api.run",

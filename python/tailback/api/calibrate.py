@@ -18,13 +18,11 @@ from tailback.errors import known_keywords, option
 from tailback.evidence.measure import has_times, measure
 from tailback.fabric.degraded import degrade
 from tailback.placement.rank_hosts import rank_hosts
-from tailback.scenario.model import FabricSection, load, parse
 from tailback.simulation.prepare import load_fabric
 from tailback.sources.recording import measured_local_rates
 from tailback.sources.source import (
     ScenarioOptions,
-    is_scenario,
-    network_data,
+    network_section,
     notes_on_options,
 )
 
@@ -81,7 +79,9 @@ def calibrate(
         )
     machine = None
     if fabric is not None:
-        machine = Machine(degrade(load_fabric(section := _section(fabric)), section.degraded))
+        machine = Machine(
+            degrade(load_fabric(section := network_section(fabric)), section.degraded)
+        )
     ranks = [] if rankfile is None else rank_hosts(Path(rankfile))
     if hosts is not None:
         ranks = host_names(hosts, machine.fabric if machine else None)
@@ -129,14 +129,6 @@ def _recorded_rates(paths: list[Path], estimates: Estimates) -> list[FittedValue
         else fitted_value
         for fitted_value in out
     ]
-
-
-def _section(fabric: str | Path) -> FabricSection:
-    """The network of a file, a preset or a scenario."""
-    path = Path(fabric)
-    if path.is_file() and is_scenario(path):
-        return load(path, needs_job=False).fabric
-    return parse({**network_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
 def _add_file(

@@ -419,7 +419,14 @@ class _Expected:
         """The diagnosis with what a forecast does not know, and other notes around its own."""
         warnings = [*before, *self.unknown, *diagnosis.warnings, *after]
         assumptions = [*self.unknown, *diagnosis.assumptions]
-        update = {"warnings": list(dict.fromkeys(warnings)), "assumptions": assumptions}
+        programs = [job.program for job in self.prepared.jobs]
+        unused = [note for program in programs for note in program.not_used]
+        unused += [note for note in self.evidence.unused if note not in unused]
+        update = {
+            "warnings": list(dict.fromkeys([*warnings, *unused])),
+            "assumptions": assumptions,
+            "not_used": unused,
+        }
         return diagnosis.model_copy(update=update)
 
     def explained(

@@ -13,12 +13,14 @@ from tailback.simulation import PreparedScenario
 from tailback.sources.recording import recorded_binding
 
 FILE_NAME = {
+    "torchrun": "hosts.torchrun",
     "openmpi-seq": "hosts.openmpi-seq",
     "openmpi": "rankfile.openmpi",
     "slurm": "hosts.slurm",
     "mpich": "hosts.mpich",
     "cray": "MPICH_RANK_ORDER",
 }
+"""Names of the files, those of common launchers first."""
 
 
 def rank_files(
@@ -27,7 +29,8 @@ def rank_files(
     """The placement in every format that can express it, and why others cannot.
 
     Ranks get the cores and threads of the recorded job. Where these are unknown, launchers are told
-    not to bind ranks, since each may have threads.
+    not to bind ranks, since each may have threads. The format of torchrun is for programs that call
+    NCCL.
 
     Returns:
         The files, those of common launchers first; and by the name of a writer, why it cannot
@@ -40,7 +43,10 @@ def rank_files(
     assignment = replace(assignment_for(prepared.fabric, node), binding=binding)
     files: list[RankFile] = []
     problems: dict[str, PlacementError] = {}
+    accelerated = prepared.observed.program.recompile is not None
     for name in WRITERS.names():
+        if name == "torchrun" and not accelerated:
+            continue
         try:
             files.append(write(name, assignment, FILE_NAME.get(name, name)))
         except PlacementError as error:

@@ -67,12 +67,14 @@ class BenchmarkData:
     Attributes:
         series: Measured series.
         hosts: Host of each rank, if the output has them; else empty.
+        devices: Number of each rank's accelerator, in the same order, if the output has them.
         packet_bytes: Payload of a full packet (MTU), if the output states it.
         notes: What was left out or is irregular.
     """
 
     series: list[Series] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
+    devices: list[int] = field(default_factory=list)
     packet_bytes: int | None = None
     notes: list[str] = field(default_factory=list)
 

@@ -80,7 +80,11 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
 
 
 def _share(value: float | None, least: bool = False) -> str:
-    return ("≥ " if least else "") + ("?" if value is None else percent(value))
+    """A share; ``?`` if it is unknown, or a lower bound that says nothing."""
+    shown = "?" if value is None else percent(value)
+    if not least:
+        return shown
+    return "?" if shown in ("?", percent(0.0)) else f"≥ {shown}"
 
 
 def _stalled(row: dict[str, Any]) -> str:
@@ -89,7 +93,7 @@ def _stalled(row: dict[str, Any]) -> str:
     if bound is None:
         return _range(row["stall_fraction"], row["stall_high_fraction"], row["at_least"] > 0)
     if bound == 0:
-        return "≥ ?" if seconds is None else f"≥ {seconds:.3g} s"
+        return "?" if seconds is None else f"≥ {seconds:.3g} s"
     return _share(bound, True)
 
 

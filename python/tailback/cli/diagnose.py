@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,15 +12,18 @@ import click
 
 from tailback.api.candidates import require_placements
 from tailback.api.diagnose import diagnose as run_diagnosis
+from tailback.api.pairs import diagnose_pairs, holds_benchmarks
 from tailback.budget import Budget
 from tailback.cli.evidence_screen import evidence_lines
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.hot_lines import hot_lines
 from tailback.cli.option_types import TimeBudget, format_option, profile_option, quiet_option
+from tailback.cli.pairs_screen import pairs_lines
 from tailback.cli.progress import meter, profiled
 from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
+from tailback.errors import ScenarioError
 from tailback.io.folders import check_writable, shell_path
 from tailback.remedy import REMEDIES
 from tailback.simulation.parallel.spread import write_script
@@ -168,7 +172,8 @@ def diagnose(
 
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the
-    packets.
+    packets. Or it is outputs of bandwidth tests between pairs of hosts (nccl-tests,
+    OSU, perftest), or their folder: the slow host, cable or rail is named.
 
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
@@ -177,6 +182,8 @@ def diagnose(
     """
     require_placements("--method", methods)
     path = source.pop("source")
+    if holds_benchmarks(path):
+        return _diagnose_pairs([path, *captures], source.get("fabric"), out, force, form)
     input_files: SourceLike | list[str | Path]
     options: dict[str, Any] = {}
     if captures or is_capture(path):
@@ -224,6 +231,32 @@ def diagnose(
     if evidence:
         lines += evidence_lines(diagnosis.evidence)
     return show("\n".join(lines), code)
+
+
+_OPTIONS_OF_PAIRS = {"source", "captures", "fabric", "out", "force", "form", "quiet"}
+
+
+def _diagnose_pairs(
+    files: list[Path], fabric: Path | None, out: Path | None, force: bool, form: str
+) -> int:
+    """The diagnosis of benchmarks; ScenarioError for options that do not apply to them."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        is_stated = context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+        if is_stated and name not in _OPTIONS_OF_PAIRS:
+            raise ScenarioError(
+                f"{parameter.opts[0]} does not apply to benchmarks of pairs of hosts",
+                file=files[0],
+                remedy="leave it out",
+            )
+    result = diagnose_pairs(files, fabric=fabric)
+    if out is not None:
+        result.write(out, force=force)
+    code = EXIT_UNDETERMINED if result.cause == "undetermined" else EXIT_OK
+    if form == "json":
+        return show(json.dumps(result.facts(), indent=2, ensure_ascii=False), code)
+    return show("\n".join(pairs_lines(result)), code)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
@@ -11,9 +11,7 @@ from tailback.port_counters.changes import described
 from tailback.units import utc
 
 _LINKS, _CHANGES = 8, 6
-_DATE: Final = slice(0, 10)
-_CLOCK: Final = slice(11, 16)
-_TO_MINUTES: Final = slice(5, 16)
+_TO_MINUTES: Final = slice(0, 16)
 _TO_SECONDS: Final = slice(5, 19)
 
 
@@ -23,20 +21,19 @@ def ill_lines(ill: pl.DataFrame) -> list[str]:
     Args:
         ill: Rows of ``ill_links``.
     """
-    room = table_width() - 45
-    today = ill["since_ns"].max()
+    room = table_width() - 50
     rows = [
         (
             row["link"],
             truncate(row["what"], room),
-            _since(row["since_ns"], today),
+            _since(row["since_ns"]),
             format_gbps(row["lost_gbps"]),
         )
         for row in ill.head(_LINKS).iter_rows(named=True)
     ]
     if not rows:
         return []
-    header = ("link", "what is wrong", "since", "Gb/s lost")
+    header = ("link", "what is wrong", "since (UTC)", "Gb/s lost")
     more = ill.height - len(rows)
     tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
     return ["", "LINKS THAT NEED A HAND", *align_columns(header, rows, "   r", names=(0,)), *tail]
@@ -64,13 +61,9 @@ def change_lines(changes: pl.DataFrame) -> list[str]:
     return ["", "WHAT CHANGED", *align_columns(("UTC", "", ""), rows, "", names=(1, 2)), *tail]
 
 
-def _since(time_ns: int | None, latest_ns: Any) -> str:
-    """An instant as hours and minutes, with the date if it is not that of the latest one."""
-    if time_ns is None:
-        return "start"
-    text = utc(time_ns)
-    same = utc(latest_ns)[_DATE] == text[_DATE]
-    return text[_CLOCK] if same else text[_TO_MINUTES]
+def _since(time_ns: int | None) -> str:
+    """An instant as date, hours and minutes."""
+    return "start" if time_ns is None else utc(time_ns)[_TO_MINUTES]
 
 
 def format_gbps(value: float | None, least: bool = False) -> str:

@@ -23,8 +23,10 @@ def first_line(diagnosis: Diagnosis) -> list[str]:
         return [*wrap(f"{format_time(diagnosis.elapsed_ps)} {forecast}", first="FORECAST  "), ""]
     if measured is None:
         return []
+    groups = f", {measured.parallelism}" if measured.parallelism else ""
     text = (
-        f"{format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks{_interval(measured)}; "
+        f"{format_time(measured.elapsed_ps)} on {measured.n_ranks} ranks{groups}"
+        f"{_interval(measured)}; "
         f"{_expected(diagnosis)}"
     )
     return [*wrap(text, first="MEASURED  "), ""]

@@ -47,6 +47,9 @@ _COLOURS = {"undetermined": "yellow", "none": "green", "healthy": "green", "not-
 _NOTES = 2
 """Notes on one screen; others are counted."""
 
+_NOT_USED_WIDTH = 300
+"""Columns of a line on what was not used: names of files may be long."""
+
 
 def _communication(diagnosis: Diagnosis) -> str:
     """Share of exposed communication, and of hidden communication if there is any."""
@@ -102,6 +105,7 @@ def diagnosis_lines(
             lines += ["", *wrap(_findings_without_links(diagnosis), first="")]
         lines += measured_lines(diagnosis)
         lines += ["", heading("HOW SURE"), *wrap(_how_sure(diagnosis))]
+    lines += _not_used(diagnosis)
     if verbose:
         lines += _notes(diagnosis)
     else:
@@ -140,9 +144,18 @@ def _lacking(diagnosis: Diagnosis) -> list[str]:
     return wrap(f"not in the recording: {', '.join(diagnosis.not_recorded)}")
 
 
+def _not_used(diagnosis: Diagnosis) -> list[str]:
+    """What was read and not used."""
+    if not diagnosis.not_used:
+        return []
+    texts = [truncate(text, _NOT_USED_WIDTH) for text in diagnosis.not_used]
+    return ["", heading("NOT USED"), *chain.from_iterable(map(wrap, texts))]
+
+
 def _notes(diagnosis: Diagnosis) -> list[str]:
     """All assumptions and warnings."""
-    others = [text for text in diagnosis.warnings if text not in diagnosis.assumptions]
+    above = {*diagnosis.assumptions, *diagnosis.not_used}
+    others = [text for text in diagnosis.warnings if text not in above]
     notes = [*diagnosis.assumptions, *others]
     shown = chain.from_iterable(wrap(f"note: {text}") for text in notes)
     return ["", heading("NOTES"), *shown] if notes else []
@@ -160,12 +173,13 @@ def _essential(diagnosis: Diagnosis) -> list[str]:
     """The notes on one screen: the first assumptions; without a verdict, any notes."""
     open_question = diagnosis.cause == "undetermined"
     notes = [*diagnosis.assumptions, *(diagnosis.warnings if open_question else ())]
-    return list(dict.fromkeys(notes))[:_NOTES]
+    return [text for text in dict.fromkeys(notes) if text not in diagnosis.not_used][:_NOTES]
 
 
 def _more(diagnosis: Diagnosis) -> str:
     """What the report has and this screen does not."""
-    more = len({*diagnosis.warnings, *diagnosis.assumptions}) - len(_essential(diagnosis))
+    notes = {*diagnosis.warnings, *diagnosis.assumptions} - set(diagnosis.not_used)
+    more = len(notes) - len(_essential(diagnosis))
     noted = f", candidates and {counted(more, 'more note')}" if more > 0 else " and candidates"
     return f"      for evidence{noted}; option -v prints them"
 

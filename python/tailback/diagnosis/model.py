@@ -534,6 +534,7 @@ class Diagnosis(FrozenModel):
         evidence: All evidence, the most decisive rows first; of a forecast, the costs by
             re-simulation and the findings of rules.
         not_recorded: What the trace does not contain, a few words each; empty without a trace.
+        not_used: Those of ``warnings`` on what was read and not used; always shown.
         captured: Whether the run is a packet capture: ranks are then unknown and
             ``communication_fraction`` is meaningless.
         budget: The time budget and what it left out; None without one.
@@ -568,6 +569,7 @@ class Diagnosis(FrozenModel):
     explanation: Explanation | None = None
     evidence: list[EvidenceRow] = Field(default_factory=list)
     not_recorded: list[str] = Field(default_factory=list)
+    not_used: list[str] = Field(default_factory=list)
     captured: bool = False
     budget: BudgetUse | None = None
 

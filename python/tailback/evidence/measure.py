@@ -166,6 +166,7 @@ def measure(
         caveat=recorded.caveat,
         not_recorded=recorded.not_recorded,
         durations_only=recorded.durations_only,
+        parallelism=recorded.parallelism,
     )
     return MeasuredRun(measured, tables, recorded.origin_unix_ns)
 

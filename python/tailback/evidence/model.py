@@ -172,6 +172,8 @@ class Measured(FrozenModel):
             the run.
         not_recorded: Ranks of which nothing is recorded, like "1 of 2 ranks"; empty if all are.
         durations_only: Whether only the durations of calls are recorded, not when they began.
+        parallelism: Dimensions of parallelism of a training run, like "tensor parallel 8, data
+            parallel 4"; empty if its communicators show none.
     """
 
     elapsed_ps: int
@@ -192,6 +194,7 @@ class Measured(FrozenModel):
     caveat: str = ""
     not_recorded: str = ""
     durations_only: bool = False
+    parallelism: str = ""
 
     def with_ideal_network(self, ideal_ps: int) -> Measured:
         """Add the efficiencies from a replay on an ideal network that took ``ideal_ps``."""

@@ -136,6 +136,8 @@ def add_evidence(
     )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     posterior = ExplanationSearch(space).explained(prepared, fifo)
+    if _hides_places(prepared, measured, evidence):
+        posterior = posterior.counting_any_place()
     best = posterior.best
     chosen = space.machines[best.machine].prepared
     statements.sources += _assumed(space, best, prepared)
@@ -185,6 +187,18 @@ def add_evidence(
         _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
     )
+
+
+def _hides_places(
+    prepared: PreparedScenario, measured: MeasuredRun, evidence: NetworkEvidence
+) -> bool:
+    """Whether the times of accelerators alone cannot show which link is slow.
+
+    All ranks of a ring or tree end a collective together, whichever of its links is slow, and as
+    late if all links are. Steps between hosts, or counters, show it.
+    """
+    by_collectives = prepared.observed.program.recompile is not None
+    return by_collectives and evidence.counters is None and not measured.tables["steps"].height
 
 
 def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenario) -> list[str]:
@@ -399,7 +413,9 @@ def _alternatives(
         if not posterior.is_named(hypothesis):
             # One of many places that fit equally well is no more than an unknown cause.
             unexplained = True
-        elif hypothesis.slow != space.machines[machine].slow:
+        elif (
+            posterior.all_links_slow(hypothesis) or hypothesis.slow != space.machines[machine].slow
+        ):
             # Slow cables that counters show by themselves are in every alternative.
             hidden["slow-link"] = elapsed - space.alone(machine, hypothesis.bursts).elapsed_ps
         if hypothesis.job is not None:
@@ -557,12 +573,16 @@ def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> li
             for weighed in posterior.weighed
             if not weighed.hypothesis.unsimulated
         )
+    if posterior.in_any_place:
+        least *= max(weighed.probability for weighed in slow)
     likely = [weighed for weighed in slow if weighed.probability >= least]
     cables: dict[int, SlowLink] = {}
     for weighed in likely:
         for link in weighed.hypothesis.slow if posterior.is_named(weighed.hypothesis) else ():
             cables.setdefault(min(link.link, int(fabric.link_reverse[link.link])), link)
-    if posterior.best.slow and len(cables) <= len(posterior.best.slow) and not place_open:
+    all_may_be = posterior.in_any_place and posterior.slower_machine[0] >= 1.0 - CREDIBLE
+    is_evident = len(cables) <= len(posterior.best.slow) and not (place_open or all_may_be)
+    if posterior.best.slow and is_evident:
         return []
     return [] if posterior.best.job is not None else list(cables.values())
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -264,6 +265,7 @@ class Posterior:
         self.model = model
         self.reverse = prior.reverse
         self._prior = prior
+        self._any_place = False
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
         for hypothesis in _with_unexplained(hypotheses, model):
             score = log_probability(hypothesis, model, prior)
@@ -284,10 +286,11 @@ class Posterior:
     @cached_property
     def best(self) -> Hypothesis:
         """The most probable hypothesis of the most probable hidden cause."""
-        causes = dict.fromkeys(weighed.hypothesis.cause for weighed in self.weighed)
+        causes = dict.fromkeys(self._cause_of(weighed.hypothesis) for weighed in self.weighed)
         cause = max(causes, key=self.of_cause)
-        if self.slower_machine[0] >= LIKELY and "" in causes:
-            cause = ""  # Unless counters show slow cables, which every hypothesis then has.
+        # Unless counters show slow cables, which every hypothesis then has.
+        if self.slower_machine[0] >= LIKELY and not self.in_any_place and "" in causes:
+            cause = ""
         mine = [
             weighed
             for weighed in self.weighed
@@ -374,14 +377,42 @@ class Posterior:
         return sum(
             weighed.probability
             for weighed in self.weighed
-            if weighed.hypothesis.cause == cause and self.is_named(weighed.hypothesis)
+            if self._cause_of(weighed.hypothesis) == cause and self.is_named(weighed.hypothesis)
         )
+
+    def counting_any_place(self) -> Posterior:
+        """The same where slow links count as one cause wherever they are.
+
+        That is for evidence that cannot show their place, or whether all are slow alike.
+        """
+        other = copy(self)
+        for name in ("best", "in_any_place", "_named"):
+            other.__dict__.pop(name, None)
+        other._any_place = not self.model.lossy
+        return other
+
+    @cached_property
+    def in_any_place(self) -> bool:
+        """Whether slow links count as one cause wherever they are: some slow cable is credible."""
+        slow = sum(w.probability for w in self.weighed if w.hypothesis.slow)
+        return self._any_place and slow >= 1.0 - CREDIBLE
+
+    def all_links_slow(self, hypothesis: Hypothesis) -> bool:
+        """Whether all links are slow alike, and that counts as a slow link."""
+        slower = hypothesis.slower
+        return self.in_any_place and slower is not None and slower.kind == "rates"
+
+    def _cause_of(self, hypothesis: Hypothesis) -> str:
+        return "slow-link" if self.all_links_slow(hypothesis) else hypothesis.cause
 
     def is_named(self, hypothesis: Hypothesis) -> bool:
         """Whether it has no slow cables, or their places are among those that a verdict names.
 
-        A machine that is slower everywhere than modelled is not a cause that a verdict names.
+        A machine that is slower everywhere than modelled is not a cause that a verdict names,
+        unless slow links count wherever they are.
         """
+        if self.in_any_place and (hypothesis.slow or self.all_links_slow(hypothesis)):
+            return True
         expected = hypothesis.slower is None or self._prior.expects(hypothesis.slower)
         return expected and hypothesis.places(self.reverse) in self._named
 
@@ -419,7 +450,8 @@ class Posterior:
         all_slower = [
             weighed
             for weighed in self.weighed
-            if weighed.hypothesis.slower is not None and not self.is_named(weighed.hypothesis)
+            if weighed.hypothesis.slower is not None
+            and not self._prior.expects(weighed.hypothesis.slower)
         ]
         total = sum(weighed.probability for weighed in all_slower)
         likely = [

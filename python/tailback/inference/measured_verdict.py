@@ -541,7 +541,8 @@ def _headline(
     if cause == "slow-link" and summary.candidates:
         if summary.place_open:
             return wording.place_open(main, total, summary.candidates)
-        return wording.one_of_the_links(main, total, summary.candidates)
+        anywhere = summary.slow_anywhere
+        return wording.one_of_the_links(main, total, summary.candidates, anywhere)
     return wording.main_cause(cause, main, total)
 
 

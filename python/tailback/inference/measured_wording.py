@@ -81,7 +81,7 @@ def slow_side(late: Sequence[LateRank], cause: str) -> str:
     idle = _idle_share(late)
     if cause == "noise" or idle is None:
         return ""
-    side = "without work from the host" if idle >= 0.5 else "computing on the accelerator"
+    side = "waiting for launches by the host" if idle >= 0.5 else "computing on the accelerator"
     return f" ({side} for {percent(max(idle, 1.0 - idle))} of the excess)"
 
 
@@ -338,11 +338,17 @@ def main_cause(cause: Cause, main: Cost, elapsed_ps: int) -> str:
     return f"{sentence}{subject}. {_costs(main, elapsed_ps)}"
 
 
-def one_of_the_links(main: Cost, elapsed_ps: int, candidates: Sequence[str]) -> str:
-    """Headline of a slow link if the evidence fits several links."""
+def one_of_the_links(
+    main: Cost, elapsed_ps: int, candidates: Sequence[str], slow_anywhere: str = ""
+) -> str:
+    """Headline of a slow link if the evidence fits several links.
+
+    ``slow_anywhere``: which links may be slow, in words, if also others may be; else empty.
+    """
+    others = f" ({slow_anywhere})" if slow_anywhere else ""
     return (
-        f"{SENTENCES['slow-link']}. The evidence does not tell which; of the cables that were "
-        f"tried, these fit best: {'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
+        f"{SENTENCES['slow-link']}. The evidence does not tell which{others}; of the cables that "
+        f"were tried, these fit best: {'; '.join(candidates)}. {_costs(main, elapsed_ps)}"
     )
 
 

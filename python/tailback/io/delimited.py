@@ -354,6 +354,8 @@ _NAMED: Final = 12
 """Names in a note on what is not used: those of a table of counters or of ``sacct``."""
 KEYS_NAMED: Final = 3
 """The same for formats with dozens of keys that do not concern the network: Slurm's JSON."""
+FILES_NAMED: Final = 3
+"""The same for files of a folder."""
 
 
 _TELLING: Final = re.compile(

@@ -30,7 +30,7 @@ from tailback.io.manifest import require_unchanged
 from tailback.placement.rank_hosts import rank_columns_not_used, rank_hosts
 from tailback.run.run import Run, run_folder
 from tailback.scenario.engine import parse_coarse
-from tailback.scenario.model import Scenario, load, parse
+from tailback.scenario.model import FabricSection, Scenario, load, parse
 from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import recorded_fabric, recorded_forwarding, recorded_local_rates
 from tailback.units import parse_gbps
@@ -319,6 +319,14 @@ def network_data(fabric: str | Path) -> dict[str, Any]:
             remedy=_fabric_remedy(name),
         )
     return {"fabric": {"file": Path(fabric).absolute()}}
+
+
+def network_section(fabric: str | Path) -> FabricSection:
+    """The section ``[fabric]`` of a file, preset or scenario; raises as :func:`network_data`."""
+    path = Path(fabric)
+    if path.is_file() and is_scenario(path):
+        return load(path, needs_job=False).fabric
+    return parse({**network_data(fabric), "job": [{"trace": "."}]}).fabric
 
 
 def _fabric_remedy(fabric: str) -> str:

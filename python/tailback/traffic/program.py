@@ -190,6 +190,7 @@ class Program:
             states it.
         hosts: Name of the host of each rank; empty unless a recording without times, or of
             accelerators, names it.
+        not_used: Those of ``notes`` on what was read and not used.
     """
 
     name: str
@@ -208,6 +209,7 @@ class Program:
     recompile: Callable[[NcclSection], Program] | None = None
     port_gbps: float | None = None
     hosts: tuple[str, ...] = ()
+    not_used: list[str] = field(default_factory=list)
 
     @property
     def n_ranks(self) -> int:

@@ -80,6 +80,7 @@ def repeat(program: Program, times: int) -> Program:
         notes=program.notes,
         recording=_multiply_times(program.recording, times),
         recompile=_recompile_with(program, partial(repeat, times=times)),
+        not_used=program.not_used,
     )
 
 

@@ -46,6 +46,16 @@ def test_assumptions_are_shown_before_two_other_warnings() -> None:
     assert notes == ["note: rates are assumed", *(f"note: {text}" for text in texts)]
 
 
+def test_what_was_not_used_is_always_shown() -> None:
+    texts = [f"{number} records dropped" for number in range(5)]
+    diagnosis = make_diagnosis(make_run()).model_copy(update={"warnings": texts, "not_used": texts})
+    for verbose in (False, True):
+        lines = diagnosis_lines(diagnosis, Path("out"), verbose=verbose)
+        start = lines.index("NOT USED")
+        assert [line.strip() for line in lines[start + 1 : start + 6]] == texts
+        assert not any("note:" in line or "more note" in line for line in lines)
+
+
 @pytest.mark.parametrize(("columns", "used"), [(40, 79), (80, 79), (160, 159), (400, 199)])
 def test_table_is_as_wide_as_the_terminal(
     columns: int, used: int, monkeypatch: pytest.MonkeyPatch

@@ -482,3 +482,25 @@ def test_quiet_ports_leave_delays_and_no_fault() -> None:
     # Lower rates would show, and where nothing fits, the time stays unexplained.
     assert open_share(True, rates) > 0.9
     assert open_share(True) > 0.9
+
+
+def test_slow_links_of_any_place_are_one_cause() -> None:
+    """A ring ends together whichever link is slow, or if all are: the cause is certain, not where.
+
+    Where packets are dropped, all calls may take longer for another reason.
+    """
+    everywhere = replace(alone(1.0, RIGHT), slower=SlowerMachine(rates=0.5))
+    tried = [alone(), *(slow(link) for link in range(0, 40, 2)), everywhere]
+    open_ = compared(*tried)
+    assert open_.of_cause("slow-link") < 0.5
+    posterior = open_.counting_any_place()
+    assert posterior.of_cause("slow-link") > 0.99 and posterior.unexplained < 0.01
+    assert posterior.best.slow and posterior.all_links_slow(everywhere)
+    lossy = compared(*tried, lossy=True)
+    assert lossy.counting_any_place().unexplained == lossy.unexplained
+
+
+def test_slower_machine_alone_is_no_slow_link() -> None:
+    everywhere = replace(alone(1.0, RIGHT), slower=SlowerMachine(rates=0.5))
+    posterior = compared(alone(), everywhere).counting_any_place()
+    assert posterior.of_cause("slow-link") == 0.0

@@ -115,7 +115,7 @@ def test_late_ranks_are_of_hosts_or_accelerators() -> None:
         return [LateRank(rank=3, waited_ps=9, excess_ps=10, idle_share=share)]
 
     assert "on the accelerator for 90 %" in wording.slow_side(late(0.1), "imbalance")
-    assert "without work from the host for 80 %" in wording.slow_side(late(0.8), "imbalance")
+    assert "waiting for launches by the host for 80 %" in wording.slow_side(late(0.8), "imbalance")
     assert wording.slow_side(late(None), "imbalance") == wording.check_side(late(None)) == ""
     assert wording.slow_side(late(0.8), "noise") == ""
     assert "data loading" in wording.check_side(late(0.8))

@@ -46,7 +46,21 @@ COMMANDS = {
 
 
 def test_every_writer_is_tested() -> None:
-    assert sorted(LINES) == sorted(COMMANDS) == WRITERS.names()
+    assert sorted([*LINES, "torchrun"]) == sorted([*COMMANDS, "torchrun"]) == WRITERS.names()
+
+
+def test_torchrun_gets_node_ranks_of_hosts() -> None:
+    file = write("torchrun", assignment_for(regular(3, 1, 3), np.array([2, 2, 0, 0])), "ranks")
+    assert file.text == "node002 0\nnode000 1\n"
+    assert file.command == (
+        "torchrun --nnodes=2 --nproc-per-node=2 --master-addr=node002 "
+        """--node-rank=$(awk -v h="$(hostname -s)" '$1 == h { print $2 }' ranks) ./app"""
+    )
+
+
+def test_torchrun_refuses_scattered_ranks() -> None:
+    with pytest.raises(PlacementError, match="consecutive ranks"):
+        write("torchrun", assignment_for(regular(3, 1, 3), NODES), "ranks")
 
 
 @pytest.mark.parametrize("name", LINES)

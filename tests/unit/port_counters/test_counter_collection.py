@@ -98,6 +98,17 @@ def test_missing_middle_segment_is_a_stated_gap(tmp_path: Path, gone: tuple[str,
     ]
 
 
+def test_columns_of_other_versions_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    (folder / "intervals").mkdir(parents=True)
+    (folder / "collection.json").write_text("{}")
+    rows = pl.DataFrame({"time_ns": [5], "interval_ns": [5], "port": [1], "round": [7]})
+    rows.write_parquet(folder / "intervals" / "000000.parquet")
+    counters = read_counters(folder)
+    assert counters.intervals["port"].to_list() == [1]
+    assert "columns of another version, not used: round" in counters.notes
+
+
 def test_a_segment_without_readings_is_no_gap(tmp_path: Path) -> None:
     folder = collected(tmp_path / "c", 2)
     for part in ("intervals", "readings", "errors", "sha256"):

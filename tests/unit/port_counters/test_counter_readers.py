@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tailback.port_counters.findings.port_events import port_events
 from tailback.port_counters.readers import READERS, read_counters, read_series
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_csv import read as read_ldms
-from tailback.port_counters.schema import INTERVALS, READINGS, U64_MAX, CounterError, Flag
+from tailback.port_counters.schema import INTERVALS, READINGS, U32_MAX, U64_MAX, CounterError, Flag
 from tests.factories.counter_files import put, run_tables, sysfs
 from tests.factories.public_data import real
 
@@ -351,6 +352,14 @@ def test_folder_of_files_is_read_as_its_files(tmp_path: Path) -> None:
     assert load([folder]).counters.readings.equals(load(files).counters.readings)
 
 
+def test_sysfs_beside_another_file_is_read(tmp_path: Path) -> None:
+    sysfs(tmp_path)
+    put(tmp_path, "SOURCE", "from a cluster")
+    source = load([tmp_path])
+    assert source.counters.readings.height == 2
+    assert source.notes[0].startswith("left out: SOURCE")
+
+
 def test_the_way_in(tmp_path: Path) -> None:
     with pytest.raises(CounterError, match="no such file"):
         read_counters(tmp_path / "none")
@@ -525,6 +534,23 @@ def test_damaged_ibdiagnet_is_refused(tmp_path: Path, old: str, new: str, place:
         read_counters(put(tmp_path, "a.db_csv", DB_CSV.replace(old, new)))
 
 
+def test_damaged_ibdiagnet_row_costs_itself(tmp_path: Path) -> None:
+    rows = DB_CSV.replace("END_PM", "0x1,0x1,4,0,0,0,2x,0,0,0,0,N/A\n0x1,0x1,5\nEND_PM")
+    data = read_counters(put(tmp_path, "a.db_csv", rows), time_ns=5)
+    assert data.readings["port"].to_list() == [3]
+    (note,) = data.notes
+    assert note.startswith("left out: 2 damaged rows (a.db_csv, line 9, column 7: '2x' is not")
+
+
+def test_waits_above_32_bits_are_no_full_counter(tmp_path: Path) -> None:
+    text = (
+        "START_PM_INFO\nNodeGUID,PortNumber,PortXmitWait\n0x1,1,4294967295\n0x1,2,4294967296\n"
+        "0x2,1,4294967295\nEND_PM_INFO\n"
+    )
+    data = read_counters(put(tmp_path, "a.db_csv", text), time_ns=5)
+    assert data.readings["wait_limit"].to_list() == [U64_MAX, U64_MAX, U32_MAX]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -547,6 +573,22 @@ def test_gnmi_counters_are_read(tmp_path: Path, text: str) -> None:
 
 
 def test_damaged_gnmi_names_its_line(tmp_path: Path) -> None:
-    path = put(tmp_path, "a.json", '{"timestamp": 1}\n{"out-octets": \n')
-    with pytest.raises(CounterError, match="line 3"):
+    path = put(tmp_path, "a.json", '{"timestamp": 1}\n{"out-octets": }\n{"timestamp": 2}')
+    with pytest.raises(CounterError, match="line 2, column 16"):
         read_counters(path)
+
+
+@pytest.mark.parametrize("before", ["", "["])
+@pytest.mark.parametrize("cut", ["", '{"time', '{"timestamp": 17, "tags": ', '{"a": tru'])
+def test_cut_gnmi_keeps_complete_documents(tmp_path: Path, before: str, cut: str) -> None:
+    document = {
+        "timestamp": 1_700_000_000_000_000_000,
+        "tags": {"source": "leaf01", "interface_name": "Ethernet1"},
+        "values": {"/state/counters/in-octets": 4711, "/state/counters/in-pkts": 9},
+    }
+    separator = "," if before else "\n"
+    data = read_counters(put(tmp_path, "a.json", f"{before}{json.dumps(document)}{separator}{cut}"))
+    (row,) = data.readings.to_dicts()
+    assert (row["received_bytes"], row["received_packets"]) == (4711, 9)
+    assert bool(data.notes) == bool(before or cut)
+    assert all("a.json, line" in note for note in data.notes)

@@ -100,7 +100,7 @@ def test_the_screen_names_links_and_changes(
     assert run(["counters", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "VERDICT  LINKS ARE DOWN" in text and max(map(len, text.split("\n"))) < 80
-    assert re.search(r"switch1\[1\] → host1-0 HCA-1\[1\] +down +\d\d:\d\d +54\.5", text)
+    assert re.search(r"switch1\[1\] → host1-0 HCA-1\[1\] +down +[-\d]{10} \d\d:\d\d +54\.5", text)
     assert re.search(r"WHAT CHANGED\n.*\n.*switch1\[1\] → host1-0 HCA-1\[1\] +link down", text)
 
 

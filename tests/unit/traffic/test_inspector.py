@@ -59,6 +59,18 @@ def test_launch_tells_slow_host_from_slow_accelerator(tmp_path: Path) -> None:
         assert late.idle_share == pytest.approx(share, abs=0.02)
 
 
+def test_late_launches_on_all_ranks_blame_no_side(tmp_path: Path) -> None:
+    """Steps synchronise: every host launches when its accelerator is done."""
+    ranks = [
+        [all_reduce(1, 0, 50), all_reduce(2, begin, 500, launched_us=begin - 5)]
+        for begin in (150, 150, 400)
+    ]
+    run = measure(write(tmp_path, *ranks))
+    assert run.measured.latecomers[0].rank == 2
+    assert run.measured.latecomers[0].idle_share is None
+    assert "synchronise" in " ".join(read_trace(tmp_path).notes)
+
+
 def test_durations_alone_name_last_rank_to_begin(tmp_path: Path) -> None:
     ranks = [[all_reduce(1, 0, 50), all_reduce(2, 60, end)] for end in (160, 160, 90)]
     run = measure(write(tmp_path, *([untimed(entry) for entry in rank] for rank in ranks)))
@@ -73,11 +85,30 @@ def test_dropped_and_missing_records_are_said(tmp_path: Path) -> None:
     write(tmp_path, entries, entries, coll_dropped_total=7, coll_records=3)
     file = tmp_path / "n0-pid100.log"
     file.write_text(json.dumps(entries[0]) + "\n" + file.read_text() + '{"coll_perf": {"co')
-    notes = " ".join(read_trace(tmp_path).notes)
+    notes = " ".join(read_trace(tmp_path).not_used)
     assert "the plugin dropped 14 collectives: raise NCCL_INSPECTOR" in notes
     assert "1 record without the marker" in notes
     assert "2 records that markers count are not in the files" in notes
     assert "last line of 1 file is cut short" in notes
+
+
+def test_unreadable_lines_cost_themselves(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90), all_reduce(3, 100, 150)]
+    write(tmp_path, entries, entries)
+    file = tmp_path / "n0-pid100.log"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], lines[2][:40], *lines[3:]]) + "\n")
+    program = read_trace(tmp_path)
+    assert recorded(tmp_path).collectives.instance.tolist() == [0, 0, 1, 1]
+    assert "1 line without a readable record: n0-pid100.log line 3" in program.not_used
+
+
+def test_unknown_version_is_said(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
+    program = read_trace(write(tmp_path, entries, entries, version="v9.9"))
+    assert "format version 'v9.9' is not among those known (v4.0 to v4.3)" in " ".join(
+        program.notes
+    )
 
 
 def test_collectives_without_all_ranks_are_left_out(tmp_path: Path) -> None:
@@ -106,7 +137,8 @@ def test_records_without_times_never_mix(n_untimed: int, tmp_path: Path) -> None
 def test_other_files_of_a_folder_are_named(tmp_path: Path) -> None:
     entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
     (write(tmp_path, entries, entries) / "README").write_text("not a record")
-    assert "1 file without a record of Inspector" in " ".join(read_trace(tmp_path).notes)
+    (note,) = read_trace(tmp_path).not_used
+    assert note == "files without a record of Inspector in the first line not used: README"
 
 
 def test_missing_process_leaves_cause_open(tmp_path: Path) -> None:
@@ -150,7 +182,7 @@ def test_network_steps_show_ring_and_times(tmp_path: Path) -> None:
     [
         ('"n_ranks": 2', '"n_ranks": 0', "line 1"),
         ('"coll_exec_time_us": 50', '"coll_exec_time_us": -1', "line 2"),
-        ('{"coll_perf"', "[7, {", "line 2"),
+        ('"coll_sn": 1', '"coll_sn": 1.5', "line 2"),
     ],
 )
 def test_damage_names_its_line(old: str, new: str, place: str, tmp_path: Path) -> None:

@@ -97,9 +97,9 @@ def test_an_nccl_log_tells_the_algorithm(tmp_path: Path) -> None:
         + "n0:100:200 [0] NCCL INFO Channel 00/04 :    0   2   1\n"
     )
     program = read_trace(path)
-    assert program.notes == [
+    assert program.notes[0] == (
         "collectives are sent as NCCL sends them: 1 ncclAllReduce: tree, simple, 4 channels"
-    ]
+    )
     assert sent_bytes(program) == 2 * 2 * 6000
     (tmp_path / "nccl.log").write_text(
         tuned("n0", "AllReduce", 6000, "RING", "SIMPLE", 0)

@@ -112,7 +112,7 @@ def test_a_program_is_made_again_with_another_algorithm() -> None:
     assert np.array_equal(tree.recompile(NcclSection()).peer, tree.peer)  # type: ignore[misc]
     assert not np.array_equal(tree.peer, program.peer)
     assert np.array_equal(again.peer, program.peer)
-    assert "1 ncclAllReduce: tree, simple, 1 channel" in tree.notes[-1]
+    assert "1 ncclAllReduce: tree, simple, 1 channel" in " ".join(tree.notes)
 
 
 def test_small_sums_on_many_hosts_prefer_trees() -> None:
@@ -133,3 +133,14 @@ def test_what_does_not_fit_is_refused() -> None:
         messages("AllReduce", [0, 1], 8, RING, rings=[[0, 2]])
     assert not len(messages("AllReduce", [0], 8, RING).step)
     assert set(POINT_TO_POINT) <= set(CALLS)
+
+
+@pytest.mark.parametrize(("algorithm", "noted"), [("ring", True), ("tree", False)])
+def test_algorithm_against_cost_model_is_noted(algorithm: str, noted: bool) -> None:
+    """Small sums on many hosts: a ring of 64 hosts takes 126 steps, a tree 12."""
+    choice = Choice(algorithm, "ll", 2)  # type: ignore[arg-type]
+    collective = Collective("AllReduce", tuple(range(64)), 8192, "sum", "world", choice, 2)
+    program = compile_gpu(GpuProgram("x", list(range(64)), [collective], [[(0, 0)]] * 64))
+    text = " ".join(program.notes)
+    assert ("cost model expects" in text) == noted
+    assert not noted or "with tree, ll than with ring, ll" in text

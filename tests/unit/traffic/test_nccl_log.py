@@ -38,6 +38,12 @@ def test_groups_and_logs_of_each_process(tmp_path: Path) -> None:
     assert run_blocking(program)
 
 
+def test_other_files_beside_logs_are_named(tmp_path: Path) -> None:
+    (tmp_path / "SOURCE").write_text("from a cluster\n")
+    sample_log(tmp_path)
+    assert read_trace(tmp_path).not_used == ["files without lines of NCCL's log not used: SOURCE"]
+
+
 def test_sends_and_receives_meet(tmp_path: Path) -> None:
     text = "".join(init("n0", rank, 2) for rank in range(2))
     text += call("n0", 0, "Send", 6, 2, root=1) + call("n0", 1, "Recv", 6, 2, root=0)

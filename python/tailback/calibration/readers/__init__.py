@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError, Series
 from tailback.calibration.readers import gpcnet, imb, nccl_tests, osu, perftest
-from tailback.io.input_files import content
+from tailback.io.input_files import content, head
 from tailback.registry import Registry
 
 BENCHMARKS: Registry[BenchmarkReader] = Registry("benchmark", "benchmarks that a calibration reads")
@@ -25,6 +25,20 @@ _MAX_BYTES = 64 << 20
 _SNIFFED = 1 << 16
 _LONGEST_PS = 3.6e15
 """An hour: benchmarks repeat each message many times."""
+
+
+def is_benchmark(path: Path) -> bool:
+    """Whether a reader recognises a file."""
+    text = head(path, _SNIFFED)
+    return any(entry.part.sniff(text) for entry in BENCHMARKS)
+
+
+def read_benchmark_runs(path: Path) -> list[BenchmarkData]:
+    """The runs of a benchmark whose outputs are in one file, as :func:`read_benchmark`."""
+    text = content(path, CalibrationError).decode("utf-8-sig", errors="replace")
+    if not nccl_tests.sniff(text[:_SNIFFED]) or text.lstrip().startswith("{"):
+        return [read_benchmark(path)]
+    return [nccl_tests.read(run, path) for run in nccl_tests.split_runs(text)]
 
 
 def read_benchmark(path: Path) -> BenchmarkData:
@@ -82,4 +96,4 @@ def _require_possible(series: Series, path: Path) -> None:
         )
 
 
-__all__ = ["BENCHMARKS", "read_benchmark"]
+__all__ = ["BENCHMARKS", "is_benchmark", "read_benchmark", "read_benchmark_runs"]

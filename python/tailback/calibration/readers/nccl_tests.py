@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +24,9 @@ from tailback.calibration.readers.rows import (
 )
 from tailback.io.delimited import shown
 
+_BEGIN: Final = re.compile(r"^# (?:nccl-tests version|Collective test starting|nThread)\b", re.M)
 _HEADER: Final = re.compile(r"#\s+size\s+count\s+type\s")
-_RANK: Final = re.compile(r"#?\s*Rank\s+\d+\s.*?\bon\s+(\S{1,255})\s+device\b")
+_RANK: Final = re.compile(r"#?\s*Rank\s+\d+\s.*?\bon\s+(\S{1,255})\s+device\s+(\d{1,4})?")
 _REMEDY: Final = "run the test again, and keep its output alone"
 
 
@@ -44,13 +46,26 @@ def read(text: str, path: Path) -> BenchmarkData:
         out.hosts = _json_hosts(data)
     else:
         points = _table(text, path)
-        out.hosts = _hosts(text)
+        out.hosts, out.devices = _hosts(text)
     out.series.append(_series(points))
     return out
 
 
-def _hosts(text: str) -> list[str]:
-    return [match[1] for line in text.splitlines() if (match := _RANK.search(line))]
+def split_runs(text: str) -> list[str]:
+    """The runs whose outputs follow one another in a file, as a loop over pairs of hosts writes."""
+    starts = [match.start() for match in _BEGIN.finditer(text)]
+    if len(starts) < 2:
+        return [text]
+    # The version is printed before the parameters, so a run may begin with either.
+    apart = [at for last, at in pairwise([-1, *starts]) if _HEADER.search(text, last + 1, at)]
+    return [text[begin:end] for begin, end in pairwise([0, *apart, len(text)])]
+
+
+def _hosts(text: str) -> tuple[list[str], list[int]]:
+    """Host and device of each rank; no devices unless all have one."""
+    matches = [match for line in text.splitlines() if (match := _RANK.search(line))]
+    devices = [int(match[2]) for match in matches if match[2]]
+    return [match[1] for match in matches], devices if len(devices) == len(matches) else []
 
 
 def _json_hosts(data: dict[str, Any]) -> list[str]:

@@ -349,10 +349,15 @@ def _is_archive(path: Path) -> bool:
 
 
 def _files_in(path: Path) -> list[Path]:
-    """The path itself, or the files of a folder that no reader accepts as a whole."""
+    """The path itself, or what is in a folder that no reader accepts as a whole.
+
+    That is its files, and those of its folders that a reader accepts.
+    """
     if not path.is_dir() or _is_archive(path) or any(entry.part.sniff(path) for entry in READERS):
         return [path]
-    return sorted(file for file in path.iterdir() if file.is_file()) or [path]
+    entries = sorted(path.iterdir())
+    readable = [e for e in entries if e.is_dir() and any(r.part.sniff(e) for r in READERS)]
+    return sorted([*readable, *(entry for entry in entries if entry.is_file())]) or [path]
 
 
 def _collections(paths: Sequence[Path]) -> CounterSource:
@@ -410,7 +415,8 @@ def _open(path: Path) -> CounterSource:
     _needs(names, path)
     parts = tuple(str(file.absolute()) for file in files)
     archive = Archive(_conforming(frame), parts, _conforming)
-    return CounterSource(["archive"], archive=archive, path=path, notes=list(notes))
+    others = [name for name in names if name not in INTERVALS.polars_schema]
+    return CounterSource(["archive"], archive=archive, path=path, unknown=others, notes=list(notes))
 
 
 def _needs(names: list[str], path: Path) -> None:

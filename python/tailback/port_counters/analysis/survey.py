@@ -19,6 +19,7 @@ from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings.conservation import (
     are_credible,
     link_balances,
+    not_compared,
     wrong_pairs_note,
 )
 from tailback.port_counters.findings.ill_links import ill_links, without
@@ -73,6 +74,8 @@ def analyse(
         balances = link_balances(ports, peers)
         if not are_credible(balances):
             notes = [*notes, wrong_pairs_note(balances)]
+        elif open_question := not_compared(balances):
+            notes = [*notes, open_question]
         ill = ill_links(
             _with_classes(ports, classes),
             source.counts(inventory, chosen.last_ns),

@@ -15,6 +15,7 @@ import polars as pl
 
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.run.schema import Column, Table
+from tailback.units import counted
 
 LEAST_SHARE: Final = 1e-3
 """Share of what was sent below which a difference is not told.
@@ -123,6 +124,24 @@ def wrong_pairs_note(balances: pl.DataFrame) -> str:
     return (
         f"{tested['missing_bytes'].count()} of {tested.height} busy links received another amount "
         "than was sent into them: the cables of this fabric are not those that were counted"
+    )
+
+
+def not_compared(balances: pl.DataFrame) -> str:
+    """What the balances leave open, as a note; empty if all busy links can be compared.
+
+    Two readings, not taken at the same instants, leave one interval, of which any part may have
+    passed in the time that one end covers alone.
+    """
+    busy = balances.filter(pl.max_horizontal("sent_bytes", "received_bytes") > 0).height
+    open_ = busy - _tested(balances).height
+    if not open_:
+        return ""
+    links = "it" if busy == 1 else "they" if open_ == busy else "these"
+    return (
+        f"whether {open_} of {counted(busy, 'link')} with traffic lost bytes is unknown: both ends "
+        f"were counted, but {links} carried less than readings at different instants may differ "
+        "by; more readings, at shorter intervals, would tell"
     )
 
 

@@ -74,10 +74,11 @@ def scan(path: Path) -> tuple[list[tuple[Path, pl.LazyFrame]], list[str]]:
     """
     tables: list[tuple[Path, pl.LazyFrame]] = []
     problems: list[CounterError] = []
+    other_names: dict[str, None] = {}
     files = interval_files(path)
     for file in files:
         try:
-            tables.append((file, _table(file)))
+            tables.append((file, _table(file, other_names)))
         except CounterError as error:
             problems.append(error)
     if problems and not tables:
@@ -89,6 +90,8 @@ def scan(path: Path) -> tuple[list[tuple[Path, pl.LazyFrame]], list[str]]:
     absent = (listed | between) - present
     gaps = _gaps(tables, {*absent, *(file.stem for file in files)}) if absent or problems else {}
     out = [left_out(error) for error in problems]
+    if other_names:
+        out.append(f"columns of another version, not used: {', '.join(other_names)}")
     for stem in sorted(absent):
         if stem in listed or stem in gaps:
             out.append(f"segment {stem} is missing: it was moved or deleted")
@@ -96,12 +99,21 @@ def scan(path: Path) -> tuple[list[tuple[Path, pl.LazyFrame]], list[str]]:
     return tables, out
 
 
-def _table(file: Path) -> pl.LazyFrame:
-    """The rows of a table, lazily; raises CounterError if it is damaged or has other columns."""
+def _table(file: Path, other_names: dict[str, None]) -> pl.LazyFrame:
+    """The rows of a table, lazily, with the columns that are known; ``other_names`` gets others.
+
+    Raises:
+        CounterError: It is damaged, or a column has another type.
+    """
     check(file)
     rows = scan_tables(file, error=CounterError, remedy=_REMEDY)
     try:
-        # Checks the columns without reading rows.
+        # Checks the types of columns without reading rows.
+        names = rows.collect_schema().names()
+        other_names |= dict.fromkeys(n for n in names if n not in INTERVALS.polars_schema)
+        rows = rows.drop(other_names, strict=False)
+        if not {"time_ns", "interval_ns"} <= set(names):
+            raise CounterError("has no times", remedy=_REMEDY)
         conform(INTERVALS, pl.DataFrame(schema=rows.collect_schema()))
     except pl.exceptions.PolarsError as error:
         raise CounterError(f"damaged: {error}", file=file, remedy=_REMEDY) from None

@@ -31,7 +31,7 @@ HAS_TIME_STAMPS = False
 
 _HEAD: Final = "NIC statistics:"
 _PLACE: Final = re.compile(
-    r"#\s*(?P<node>\S+)\s+(?P<interface>\S+)(?:\s+(?P<time>[0-9]{9,11}(?:\.[0-9]+)?))?"
+    r"#\s*(?P<node>\S+)\s+(?P<interface>\S+)(?:\s+(?P<time>[1-8]?[0-9]{9}(?:\.[0-9]+)?))?"
     r"(?:\s+(?P<mbps>-?[0-9]{1,8}))?\s*"
 )
 _COUNTER: Final = re.compile(r"\s+(?P<name>\S.*?)\s*:\s*(?P<value>\S+)\s*")

@@ -33,6 +33,7 @@ HAS_TIME_STAMPS = True
 _INTERFACE: Final = re.compile(r"(?:interface|port)\[(?:name|port-id)=([^\]]+)\]")
 _TAGS: Final = ("interface_name", "interface-name", "port_port-id", "name")
 _TOKEN: Final = re.compile(r"\S")
+_LIST: Final = "[],"
 _REMEDY: Final = "print it with: gnmic subscribe --path /interfaces/interface/state/counters"
 
 
@@ -41,8 +42,10 @@ def sniff(path: Path) -> bool:
     if not is_input_file(path):
         return False
     text = head(path)
-    return text.lstrip()[:1] in ("{", "[") and all(
-        name in text for name in ('"timestamp"', "out-octets")
+    return (
+        text.lstrip()[:1] in ("{", "[")
+        and '"timestamp"' in text
+        and any(name in text for name in ("out-octets", "in-octets"))
     )
 
 
@@ -53,13 +56,16 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         path: The file, plain or gzip.
         time_ns: Not needed: every document has its time. Given, it is added to all of them.
 
+    A document that the end of the file cuts is left out with a note.
+
     Raises:
         CounterError: It is not JSON, a counter is not a number, or no document has counters of an
             interface.
     """
+    cut: list[CounterError] = []
     counters: dict[tuple[int, str, str], dict[str, int]] = {}
     unknown: dict[str, None] = {}
-    for number, document in _documents(path):
+    for number, document in _documents(path, cut):
         time = document.get("timestamp")
         device = re.sub(r":[0-9]{1,5}$", "", str(_tags(document).get("source", "")))
         for interface, name, value in _values(document):
@@ -76,9 +82,11 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     rows: list[dict[str, Any]] = []
     for (time, device, interface), values in counters.items():
         row = interface_row(values, unknown)
-        if "data_bytes" in row or "packets" in row or "events" in row:
+        if set(row) & {"data_bytes", "packets", "received_bytes", "received_packets", "events"}:
             place = {"time_ns": time, "node_name": device, "interface": interface}
             rows.append(row | place | {"source": "gnmi"})
+    if cut and not rows:
+        raise cut[0]
     if not rows:
         raise CounterError(
             "no counters of an interface in it",
@@ -86,18 +94,37 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             place="line 1, column 1",
             remedy=_REMEDY,
         )
-    return CounterData(readings_of(rows), unknown=list(unknown), events=events_of(rows))
+    left_out = [f"left out: {path.name}, {error.place}: {error.message}" for error in cut]
+    return CounterData(
+        readings_of(rows),
+        unknown=list(unknown),
+        events=events_of(rows),
+        notes=left_out,
+        left_out=left_out,
+    )
 
 
-def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The documents of a file, of a list or one after the other, with their first lines."""
+def _documents(path: Path, cut: list[CounterError]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The documents of a file, of a list or one after the other, with their first lines.
+
+    ``cut`` gets the document that the end of the file cuts.
+    """
     text = content(path, CounterError).decode("utf-8", errors="replace")
-    decoder, at, number = json.JSONDecoder(), 0, 1
+    decoder, at, number, depth = json.JSONDecoder(), 0, 1, 0
     while (start := _TOKEN.search(text, at)) is not None:
         number += text.count("\n", at, start.start())
+        at = start.start()
+        if start[0] in _LIST:  # Of a list, each document is read by itself: it may be cut.
+            at, depth = start.end(), depth + (start[0] == "[") - (start[0] == "]")
+            continue
         try:
-            value, end = decoder.raw_decode(text, start.start())
+            value, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
+            if _ends_early(error, text):
+                place = f"line {number}, column 1"
+                why = "the document that begins here is cut by the end of the file"
+                cut.append(CounterError(why, file=path, place=place, remedy=_REMEDY))
+                return
             line, column = getattr(error, "lineno", number), getattr(error, "colno", 1)
             raise CounterError(
                 f"is damaged JSON: {quoted_text(str(getattr(error, 'msg', error)))}",
@@ -108,8 +135,19 @@ def _documents(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for document in value if isinstance(value, list) else [value]:
             if isinstance(document, dict):
                 yield number, document
-        number += text.count("\n", start.start(), end)
+        number += text.count("\n", at, end)
         at = end
+    if depth > 0:
+        why = "the list of documents has no end: later ones may be missing"
+        cut.append(CounterError(why, file=path, place=f"line {number}", remedy=_REMEDY))
+
+
+def _ends_early(error: Exception, text: str) -> bool:
+    """Whether JSON is damaged only in that its end is missing."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    # A name like "true" may be cut, too.
+    return error.msg.startswith("Unterminated") or error.pos >= len(text.rstrip()) - len("fals")
 
 
 def _tags(document: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from tailback.port_counters.readers.model import (
     CounterData,
     begins_with,
     events_of,
+    left_out_rows,
     missing_flags,
     note_counter,
     parse_counter,
@@ -63,17 +64,27 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         path: The file.
         time_ns: When it was taken, UTC nanoseconds; the modification time of the file when None.
 
+    A damaged row is left out with a note.
+
     Raises:
-        CounterError: A row is damaged, or there is no section ``PM_INFO``; with line and column.
+        CounterError: There is no section ``PM_INFO``, or no row of it can be read; with line and
+            column.
     """
     names: dict[int, str] = {}
-    ports: list[tuple[int, dict[str, tuple[str, int]]]] = []
-    for section, number, row in _rows(path):
-        place = {name.lower(): field for name, field in row.items()}
-        if section == "NODES" and (guid := place.get("nodeguid")) is not None:
-            names[_integer(path, number, *guid)] = place.get("nodedesc", ("", 0))[0].strip()
-        elif section == "PM_INFO":
-            ports.append((number, row))
+    ports: list[dict[str, Any]] = []
+    unknown: dict[str, None] = {}
+    problems: list[CounterError] = []
+    for section, number, row in _rows(path, problems):
+        try:
+            place = {name.lower(): field for name, field in row.items()}
+            if section == "PM_INFO":
+                ports.append(_reading(path, number, row, unknown))
+            elif (guid := place.get("nodeguid")) is not None:
+                names[_integer(path, number, *guid)] = place.get("nodedesc", ("", 0))[0].strip()
+        except CounterError as error:
+            problems.append(error)
+    if problems and not ports:
+        raise problems[0]
     if not ports:
         raise CounterError(
             "has no counters of ports, a section PM_INFO",
@@ -81,23 +92,43 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             place="line 1, column 1",
             remedy="run ibdiagnet with --pc or --get_phy_info, which reads them",
         )
-    unknown: dict[str, None] = {}
     when = time_of(path, time_ns)
-    readings = [_reading(path, number, row, names, unknown) for number, row in ports]
-    for reading in readings:
-        reading |= {"time_ns": when, "source": "ibdiagnet"}
+    for reading in _with_widths(ports):
+        name = names.get(reading["node_guid"]) or f"0x{reading['node_guid']:016x}"
+        reading |= {"node_name": name, "time_ns": when, "source": "ibdiagnet"}
+    left_out = [left_out_rows(problems)] if problems else []
     notes = ["ibdiagnet states no time: the file's modification time was used"]
     return CounterData(
-        readings_of(readings),
+        readings_of(ports),
         unknown=list(unknown),
-        notes=notes if time_ns is None else [],
+        notes=[*left_out, *(notes if time_ns is None else [])],
         untimed=True,
-        events=events_of(readings),
+        events=events_of(ports),
+        left_out=left_out,
     )
 
 
-def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, tuple[str, int]]]]:
-    """Section, line number, and text and column number of each field of each row."""
+def _with_widths(ports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The readings, with 64-bit limits for counters that exceed 32 bits on a port of the device.
+
+    Devices with 64-bit counters may have them under the names of those of 32 bits.
+    """
+    limits = {limit: (value, worth) for value, limit, worth in _COLUMNS.values() if limit}
+    for limit, (value, worth) in limits.items():
+        wide = {p["node_guid"] for p in ports if p.get(value, 0) > U32_MAX * worth}
+        for port in ports:
+            if port["node_guid"] in wide and limit in port:
+                port[limit] = U64_MAX
+    return ports
+
+
+def _rows(
+    path: Path, problems: list[CounterError]
+) -> Iterator[tuple[str, int, dict[str, tuple[str, int]]]]:
+    """Section, line number, and text and column number of each field of each row.
+
+    ``problems`` gets the rows that do not fit their header.
+    """
     section, header = "", None
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         text = line.strip()
@@ -108,11 +139,13 @@ def _rows(path: Path) -> Iterator[tuple[str, int, dict[str, tuple[str, int]]]]:
             if header is None:
                 header = fields
             elif len(fields) != len(header):
-                raise CounterError(
-                    f"{len(fields)} fields under a header of {len(header)}",
-                    file=path,
-                    place=f"line {number}, column 1",
-                    remedy=_REMEDY,
+                problems.append(
+                    CounterError(
+                        f"{len(fields)} fields under a header of {len(header)}",
+                        file=path,
+                        place=f"line {number}, column 1",
+                        remedy=_REMEDY,
+                    )
                 )
             else:
                 cells = zip(header, fields, range(1, len(fields) + 1), strict=True)
@@ -123,7 +156,6 @@ def _reading(
     path: Path,
     number: int,
     row: dict[str, tuple[str, int]],
-    names: dict[int, str],
     unknown: dict[str, None],
 ) -> dict[str, Any]:
     """The counters of a port."""
@@ -156,11 +188,9 @@ def _reading(
         raise CounterError(
             "has no number of a port", file=path, place=f"line {number}, column 1", remedy=_REMEDY
         )
-    name = names.get(guid) or f"0x{guid:016x}"
     return {
         **reading,
         "node_guid": guid,
-        "node_name": name,
         "port": port,
         "flags": missing_flags(reading),
     }

@@ -13,6 +13,7 @@ from tailback.port_counters.findings.port_events import meaning_of, normal_name
 from tailback.port_counters.readers.model import note_counter
 
 _SAI: Final = "sai_port_stat_if_out"
+_SAI_IN: Final = "sai_port_stat_if_in"
 COLUMNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "data_bytes": (
         ("tx_bytes_phy",),
@@ -33,6 +34,26 @@ COLUMNS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
         ("out_pkts",),
         ("out_unicast_pkts", "out_multicast_pkts", "out_broadcast_pkts"),
         ("out_unicast_packets", "out_multicast_packets", "out_broadcast_packets"),
+    ),
+    "received_bytes": (
+        ("rx_bytes_phy",),
+        ("port.rx_bytes",),
+        (f"{_SAI_IN}_octets",),
+        ("rx_bytes",),
+        ("rx_octets",),
+        ("bytes_received",),
+        ("in_octets",),
+    ),
+    "received_packets": (
+        ("rx_packets_phy",),
+        ("port.rx_unicast", "port.rx_multicast", "port.rx_broadcast"),
+        (f"{_SAI_IN}_ucast_pkts", f"{_SAI_IN}_multicast_pkts", f"{_SAI_IN}_broadcast_pkts"),
+        (f"{_SAI_IN}_ucast_pkts", f"{_SAI_IN}_non_ucast_pkts"),
+        ("rx_packets",),
+        ("packets_received",),
+        ("in_pkts",),
+        ("in_unicast_pkts", "in_multicast_pkts", "in_broadcast_pkts"),
+        ("in_unicast_packets", "in_multicast_packets", "in_broadcast_packets"),
     ),
     "drops": (
         ("tx_discards_phy",),

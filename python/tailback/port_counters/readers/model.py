@@ -29,6 +29,7 @@ from tailback.port_counters.schema import U64_MAX as U64_MAX
 from tailback.port_counters.schema import WORD_BYTES as WORD_BYTES
 from tailback.port_counters.ticks import OMNI_PATH, tick_of
 from tailback.run.schema import DataType, Table
+from tailback.units import counted
 
 COORDINATES: Final[dict[str, type[pl.DataType]]] = {
     "node_name": pl.String,
@@ -493,6 +494,18 @@ def parse_counter(text: str, path: Path, line: int, column: int, base: int = 10)
         place=f"line {line}, column {column}",
         remedy="the output was cut or edited; collect it again",
     )
+
+
+def left_out_rows(problems: Sequence[CounterError]) -> str:
+    """A note on damaged rows of a file, the first of which it names.
+
+    Args:
+        problems: One for each row, with file and place; at least one.
+    """
+    first = problems[0]
+    file = "" if first.file is None else f"{first.file.name}, "
+    rows = counted(len(problems), "damaged row")
+    return f"left out: {rows} ({file}{first.place}: {first.message})"
 
 
 def quoted_text(text: str) -> str:

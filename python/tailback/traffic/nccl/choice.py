@@ -51,6 +51,9 @@ _SHARE: Final = {
     ("ring", "simple"): 1.0,
 }
 
+_ONE_WAY: Final = ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange")
+"""Calls that NCCL runs in one way."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -97,7 +100,7 @@ def default_choice(
     used = channels or max(1, min(most, nbytes // CHANNEL_BYTES))
     algorithms: tuple[Algorithm, ...] = ("ring", "tree") if call == "AllReduce" else ("ring",)
     protocols: tuple[Protocol, ...] = ("simple", "ll", "ll128")
-    if call in ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange"):
+    if call in _ONE_WAY:
         return Choice("ring", "simple", used)
     fastest = min(
         (_time(call, nbytes, n, n_hosts, algorithm, protocol), algorithm, protocol)
@@ -105,6 +108,31 @@ def default_choice(
         for protocol in protocols
     )
     return Choice(fastest[1], fastest[2], used)
+
+
+def preferred(
+    call: str, nbytes: int, hosts: Sequence[int], choice: Choice
+) -> tuple[Choice, float] | None:
+    """What NCCL's cost model prefers to a choice, and the share of the time that it expects less.
+
+    None if it prefers that choice, or the call has a single way.
+
+    Args:
+        call: ``AllReduce`` …
+        nbytes: Bytes of the whole buffer.
+        hosts: Host of each member.
+        choice: How the call was run.
+    """
+    better = default_choice(call, nbytes, hosts, choice.channels)
+    if (better.algorithm, better.protocol) == (choice.algorithm, choice.protocol):
+        return None
+    if call in _ONE_WAY:
+        return None
+    n, n_hosts = len(hosts), len(set(hosts))
+    took, takes = (
+        _time(call, nbytes, n, n_hosts, each.algorithm, each.protocol) for each in (choice, better)
+    )
+    return (better, 1.0 - takes / took) if takes < took else None
 
 
 def _time(

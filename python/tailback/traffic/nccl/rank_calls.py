@@ -63,14 +63,18 @@ Timelines = list[list[tuple[int, int]]]
 
 
 def join_calls(
-    calls: Sequence[Sequence[RankCall]], after_ps: Sequence[int], notes: list[str]
+    calls: Sequence[Sequence[RankCall]],
+    after_ps: Sequence[int],
+    notes: list[str],
+    unused: list[str],
 ) -> tuple[list[Collective], Timelines]:
     """Join the calls of all ranks.
 
     Args:
         calls: Calls of each rank in order.
         after_ps: Computation of each rank after its last call.
-        notes: Gets a line for everything that is left out or inconsistent.
+        notes: Gets a line for everything that is inconsistent.
+        unused: Gets a line for everything that is left out.
 
     Returns:
         The collectives, and the timeline of each rank.
@@ -78,7 +82,7 @@ def join_calls(
     complete = complete_sides(calls)
     incomplete = len({call.key for rank_calls in calls for call in rank_calls}) - len(complete)
     if incomplete:
-        notes.append(
+        unused.append(
             f"{incomplete} collectives that not all of their ranks recorded "
             "alike are left out; the computation that overlapped with them is "
             "kept"

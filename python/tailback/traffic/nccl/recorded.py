@@ -16,6 +16,7 @@ import numpy as np
 
 from tailback.arrays import Bools, Ints
 from tailback.errors import TraceError
+from tailback.traffic.nccl.groups import describe, with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, complete_sides
 from tailback.traffic.readers.otf2.names import OPERATIONS
 from tailback.traffic.readers.recorded_run import (
@@ -100,6 +101,7 @@ def record_calls(
         TraceError: The times span too long.
     """
     notes: list[str] = []
+    calls, dimensions = with_dimensions(calls, hosts)
     recorded = next(rank for rank, rank_calls in enumerate(calls) if rank_calls)
     alone = single_rank_shows(recorded, calls[recorded], after_ps[recorded])
     alone = alone if not_recorded else ""
@@ -164,6 +166,7 @@ def record_calls(
         caveat=". ".join(filter(None, (alone, durations_only))),
         steps=_steps(steps, origin) if steps else None,
         durations_only=bool(durations_only),
+        parallelism=describe(dimensions),
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tailback.available import available_memory
 from tailback.errors import TailbackError, TraceError
 from tailback.scenario.model import NcclSection
-from tailback.traffic.nccl.choice import Choice, applied, default_choice
+from tailback.traffic.nccl.choice import Choice, applied, default_choice, preferred
 from tailback.traffic.nccl.messages import Messages, messages
 from tailback.traffic.program import (
     OVERLAPPING,
@@ -29,6 +29,7 @@ from tailback.traffic.program import (
     RecordedTimes,
     require_memory,
 )
+from tailback.units import format_bytes, percent
 
 COMPUTE_ONLY = -1
 """Number for computation that no collective overlaps."""
@@ -80,6 +81,7 @@ class GpuProgram:
         recording: How long the recorded run took.
         port_gbps: Rate of an accelerator to the others of its host, Gb/s; None if unknown.
         error: Type of the errors to raise.
+        not_used: Those of ``notes`` on what was read and not used.
     """
 
     name: str
@@ -90,6 +92,7 @@ class GpuProgram:
     recording: RecordedTimes | None = None
     port_gbps: float | None = None
     error: type[TailbackError] = TraceError
+    not_used: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +166,7 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
         recording=source.recording,
         recompile=partial(_recompile, source, chosen),
         port_gbps=source.port_gbps,
+        not_used=source.not_used,
     )
 
 
@@ -333,4 +337,34 @@ def _notes(source: GpuProgram, choices: list[Choice]) -> list[str]:
     if not shown:
         return []
     more = f"; and {len(used) - 4} other ways" if len(used) > 4 else ""
-    return ["collectives are sent as NCCL sends them: " + "; ".join(shown) + more]
+    notes = ["collectives are sent as NCCL sends them: " + "; ".join(shown) + more]
+    return notes + _notes_on_tuning(source)
+
+
+WORTH_TUNING = 0.1
+"""Share of the time of a call from which on another algorithm is noted: NCCL's cost model is off by
+as much between machines."""
+
+
+def _notes_on_tuning(source: GpuProgram) -> list[str]:
+    """A note if NCCL's cost model prefers another algorithm than that which is recorded."""
+    saved: Counter[tuple[str, int, Choice, Choice]] = Counter()
+    share: dict[tuple[str, int, Choice, Choice], float] = {}
+    for collective in source.collectives:
+        hosts = [source.hosts[rank] for rank in collective.members]
+        choice = collective.choice
+        better = choice and preferred(collective.call, collective.nbytes, hosts, choice)
+        if choice is not None and better and better[1] >= WORTH_TUNING:
+            key = (collective.call, collective.nbytes, choice, better[0])
+            saved[key] += 1
+            share[key] = better[1]
+    if not saved:
+        return []
+    most = max(saved, key=lambda key: saved[key] * key[1] * share[key])
+    call, nbytes, choice, other = most
+    return [
+        f"NCCL's cost model expects {percent(share[most])} less time of {saved[most]} nccl{call} "
+        f"of {format_bytes(nbytes)} with {other.algorithm}, {other.protocol} than with "
+        f"{choice.algorithm}, {choice.protocol}, which ran: NCCL_ALGO, NCCL_PROTO or a tuner may "
+        "be set, or the network is not as its model has it"
+    ]

@@ -75,13 +75,14 @@ READERS.register("ipm")(ipm)
 READERS.register("kineto")(kineto)
 READERS.register("mpip")(mpip)
 READERS.register("nccl-inspector")(nccl_inspector)
-READERS.register("nccl-log")(nccl_log)
 READERS.register("nsight")(nsight)
 READERS.register("otf2")(otf2)
 READERS.register("pipit")(pipit)
 READERS.register("pml-monitoring")(pml_monitoring)
 READERS.register("projections")(projections)
 READERS.register("simgrid-ti")(simgrid_ti)
+# A log may be beside any other trace.
+READERS.register("nccl-log")(nccl_log)
 
 
 def read_trace(path: Path, format: str | None = None, ranks: str = "") -> Program:

@@ -207,6 +207,8 @@ class RecordedRun:
             the run.
         steps: Steps of collectives over the network; None if they are not recorded.
         durations_only: Whether only the durations of calls are recorded, not when they began.
+        parallelism: Dimensions of parallelism that the communicators show, like
+            ``"tensor parallel 8, data parallel 4"``; empty if they show none.
     """
 
     n_ranks: int
@@ -231,6 +233,7 @@ class RecordedRun:
     caveat: str = ""
     steps: RecordedSteps | None = None
     durations_only: bool = False
+    parallelism: str = ""
 
     @property
     def exposed_ps(self) -> Ints:

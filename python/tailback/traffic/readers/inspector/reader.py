@@ -18,8 +18,10 @@ from statistics import median
 from typing import Final
 
 from tailback.errors import TraceError
+from tailback.io.delimited import FILES_NAMED, not_used
 from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
+from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, common_order, join_calls
 from tailback.traffic.nccl.recorded import NetworkStep, record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
@@ -28,6 +30,7 @@ from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.inspector.records import (
     Record,
     notes_on_losses,
+    notes_on_versions,
     read_records,
 )
 from tailback.traffic.readers.recorded_run import RecordedRun
@@ -50,8 +53,19 @@ _CALLS: Final = {
 } | {"gather": "Gather", "scatter": "Scatter"}
 _PER_RANK: Final = ("AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter")
 """Calls whose size is that of one rank's part."""
+_ALGORITHMS: Final = ("ring", "tree")
 _PROTOCOLS: Final = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
 _SET: Final = "record all processes with NCCL_INSPECTOR_ENABLE=1 and give their folder"
+
+MOSTLY_IDLE: Final = 0.5
+"""Share of the time between collectives above which a host launches late: more than half of it."""
+
+SYNCHRONISED: Final = (
+    "the hosts launch collectives only after the computation before them, as in steps that "
+    "synchronise: whether the accelerator or the host of a slow rank is late is not recorded; "
+    "kernels in a Kineto trace tell"
+)
+"""Note on a recording in which :func:`_launch_late` holds."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +91,17 @@ class _World:
 
 @dataclass(frozen=True)
 class _Trace:
-    """All files of a run: ranks, calls of each, network steps, what the times lack, and notes."""
+    """All files of a run: ranks, calls of each, network steps, what the times lack, and notes.
+
+    ``not_used``: those of the notes on what was read and not used.
+    """
 
     world: _World
     calls: list[list[RankCall]]
     steps: list[NetworkStep]
     durations_only: str
     notes: list[str]
+    not_used: list[str]
 
 
 def sniff(path: Path) -> bool:
@@ -106,12 +124,13 @@ def read(path: Path) -> Program:
         TraceError: A file is damaged, or holds no collective that all of its ranks recorded.
     """
     trace = _load(path)
-    notes = [*trace.notes]
+    notes, unused = [*trace.notes], [*trace.not_used]
     world = trace.world
     calls = trace.calls
     if len(world.recorded) < len(world.hosts):
         calls = _with_missing(trace, notes)
-    collectives, timeline = join_calls(calls, [0] * len(calls), notes)
+    calls, _ = with_dimensions(calls, world.hosts)
+    collectives, timeline = join_calls(calls, [0] * len(calls), notes, unused)
     if not collectives:
         raise TraceError(
             "holds no collective that all of its ranks recorded", file=path, remedy=_SET
@@ -129,8 +148,9 @@ def read(path: Path) -> Program:
             hosts,
             collectives,
             timeline,
-            notes,
+            [*unused, *notes],
             RecordedTimes(spent, between),
+            not_used=unused,
         )
     )
     program.hosts = tuple(world.hosts) if all(world.hosts) else ()
@@ -191,17 +211,14 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     operations = [record for record in records if record.kind != "proxy_trace"]
     if not operations:
         raise TraceError("holds no collective", file=path, remedy=_SET)
-    notes = notes_on_losses(read_files)
-    if others:
-        notes.append(
-            f"{counted(len(others), 'file')} without a record of Inspector in the first line not "
-            f"read: {', '.join(others[:3])}{' …' if len(others) > 3 else ''}"
-        )
+    unused = notes_on_losses(read_files)
+    what = "files without a record of Inspector in the first line"
+    unused += not_used(others, what, FILES_NAMED)
     world = _find_world(records)
-    notes += world.notes
-    calls, n_lost = _calls(operations, world, notes)
-    calls, n_untimed = _without_untimed(calls, notes)
-    calls, n_incomplete = _without_incomplete(calls, world, notes)
+    notes = [*notes_on_versions(read_files), *world.notes]
+    calls, n_lost = _calls(operations, world, notes, unused)
+    calls, n_untimed = _without_untimed(calls, unused)
+    calls, n_incomplete = _without_incomplete(calls, world, unused)
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
     durations_only = ""
     if not timed:
@@ -217,13 +234,18 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     complete = all(each.counts_drops for each in read_files) and not any(
         key == "coll_dropped_total" for each in read_files for _, key in each.dropped
     )
+    complete = complete and not any(each.unreadable for each in read_files)
     complete = complete and not (n_lost or n_untimed or n_incomplete)
     calls = [
         _with_gaps(rank_calls, complete=complete or bool(durations_only)) for rank_calls in calls
     ]
+    if _launch_late(calls):
+        notes.append(SYNCHRONISED)
+        calls = [[replace(call, idle_ps=-1) for call in each] for each in calls]
     notes += _notes_on_gaps(calls, complete=complete)
     steps = _steps(records, world)
-    return _Trace(world, _with_rings(calls, steps, world), steps, durations_only, notes)
+    with_rings = _with_rings(calls, steps, world)
+    return _Trace(world, with_rings, steps, durations_only, notes, unused)
 
 
 # --- ranks -------------------------------------------------------------------------------------
@@ -300,7 +322,7 @@ def _members(
 
 
 def _calls(
-    operations: Sequence[Record], world: _World, notes: list[str]
+    operations: Sequence[Record], world: _World, notes: list[str], unused: list[str]
 ) -> tuple[list[list[RankCall]], int]:
     """Calls of each rank, in the order in which they began or, without times, were written.
 
@@ -329,7 +351,19 @@ def _calls(
         sources[str(record.body.get(f"{prefix}_timing_source", "kernel_gpu"))[:40]] += 1
         begun = call.start_ns if call.end_ns else 0
         out[mine].append(((begun, record.dumped_us, place), call))
-    notes += [f"{counted(number, 'record')} of {why} left out" for why, number in lost.items()]
+    unused += [f"{counted(number, 'record')} of {why}" for why, number in lost.items()]
+    algorithms = Counter(
+        name
+        for record in operations
+        if record.kind == "coll_perf"
+        and (name := str(record.body.get("coll_algo", "")).lower()[:20])
+        and name not in _ALGORITHMS
+    )
+    notes += [
+        f"{counted(number, 'record')} of algorithm {name.upper()}, which is not modelled: what "
+        "NCCL prefers among rings and trees stands in for it"
+        for name, number in algorithms.items()
+    ]
     by_host = sum(number for source, number in sources.items() if source != "kernel_gpu")
     if by_host:
         notes.append(
@@ -352,7 +386,7 @@ known by their durations alone."""
 
 
 def _without_untimed(
-    calls: list[list[RankCall]], notes: list[str]
+    calls: list[list[RankCall]], unused: list[str]
 ) -> tuple[list[list[RankCall]], int]:
     """Calls that all have times of kernels, or all have durations alone; how many were left out."""
     flat = [call for rank_calls in calls for call in rank_calls]
@@ -365,7 +399,7 @@ def _without_untimed(
             [replace(call, start_ns=call.start_ns - call.end_ns, end_ns=0) for call in each]
             for each in calls
         ], 0
-    notes.append(
+    unused.append(
         f"{counted(n_untimed, 'record')} of {len(flat):,} without times of kernels: the "
         "collectives are left out on all ranks"
     )
@@ -373,7 +407,7 @@ def _without_untimed(
 
 
 def _without_incomplete(
-    calls: list[list[RankCall]], world: _World, notes: list[str]
+    calls: list[list[RankCall]], world: _World, unused: list[str]
 ) -> tuple[list[list[RankCall]], int]:
     """Calls that all ranks with a file recorded; how many collectives were left out.
 
@@ -392,7 +426,7 @@ def _without_incomplete(
     }
     if not incomplete or len(incomplete) == len(ranks_of):
         return calls, 0
-    notes.append(
+    unused.append(
         f"{counted(len(incomplete), 'collective')} of {len(ranks_of):,} without the records of "
         "all ranks: left out on the others, too"
     )
@@ -476,7 +510,7 @@ def _choice(
     """How the call was run, if it is recorded and Tailback expands it."""
     algorithm = str(body.get("coll_algo", "")).lower()
     protocol = _PROTOCOLS.get(str(body.get("coll_proto", "")).lower())
-    if algorithm not in ("ring", "tree") or protocol is None:
+    if algorithm not in _ALGORITHMS or protocol is None:
         return None
     usual = default_choice(call, nbytes, members, channels)
     return Choice(
@@ -552,6 +586,21 @@ def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:
         out.append(replace(call, before_ps=before, idle_ps=idle, unrecorded_before=unrecorded))
         at = max(call.end_ns, at)
     return out
+
+
+def _launch_late(calls: Sequence[Sequence[RankCall]]) -> bool:
+    """Whether the hosts of most ranks launch collectives only when their accelerators are done.
+
+    Where steps synchronise, hosts wait for their accelerators before they launch. Then a late
+    launch does not tell a slow host from a slow accelerator.
+    """
+    late = []
+    for rank_calls in calls:
+        timed = [call for call in rank_calls if call.idle_ps >= 0]
+        gap_ps = sum(call.before_ps for call in timed)
+        if gap_ps:
+            late.append(sum(call.idle_ps for call in timed) / gap_ps)
+    return bool(late) and sorted(late)[(len(late) - 1) // 2] > MOSTLY_IDLE
 
 
 def _last_numbers(calls: Sequence[RankCall]) -> list[int]:

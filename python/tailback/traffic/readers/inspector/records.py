@@ -31,6 +31,12 @@ _DROPS: Final = {
 }
 _RINGS: Final = "NCCL_INSPECTOR_DUMP_{COLL,P2P,PROXY}_RING_SIZE"
 _AGAIN: Final = "the file is damaged: copy it again or record it again"
+_OWN_HEADERS: Final = ("v4.0", "v4.1", "v4.2")
+VERSIONS: Final = (*_OWN_HEADERS, "v4.3")
+"""Versions of the format that are known."""
+_VERSION: Final = "inspector_output_format_version"
+_MEASURED: Final = ("_us", "_ts")
+"""Ends of the names of times, which may have fractions."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,8 @@ class InspectorFile:
         missing: InspectorFile that markers count and the file lacks.
         cut: Whether the last line is cut short.
         counts_drops: Whether it counts what the plugin dropped, from v4.1 on.
+        unreadable: File and line of each line that is no JSON object.
+        versions: Versions of the format that it states and that are not known.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -98,21 +106,29 @@ class InspectorFile:
     missing: int = 0
     cut: bool = False
     counts_drops: bool = False
+    unreadable: list[str] = field(default_factory=list)
+    versions: set[str] = field(default_factory=set)
 
 
 def read_records(file: Path) -> InspectorFile:
     """Read a file of Inspector.
 
     Raises:
-        TraceError: A line is no JSON, or a value is impossible.
+        TraceError: A value is impossible.
     """
     out = InspectorFile()
     context: tuple[CommunicatorRank, tuple[str, int], int] | None = None
     remaining = 0
     for line, entry in _objects(file, out):
+        if entry is None:
+            remaining = max(remaining - 1, 0)
+            continue
         stats = entry.get("dump_stats")
         if "header" in entry:
             source = _context(entry, file, line)
+            version = str(entry.get("metadata", {}).get(_VERSION, VERSIONS[0]))
+            if version not in VERSIONS:
+                out.versions.add(shown(version))
             if isinstance(stats, dict):
                 out.missing += remaining
                 _count_drops(out, source, stats, file, line)
@@ -123,6 +139,7 @@ def read_records(file: Path) -> InspectorFile:
                     context = source
                     remaining = sum(_integer(stats, key, file, line, 0) for key in keys)
                 continue
+            remaining = max(remaining - 1, 0)
         elif context is not None and remaining:
             source = context
             remaining -= 1
@@ -156,14 +173,34 @@ def notes_on_losses(files: list[InspectorFile]) -> list[str]:
         )
     if missing:
         notes.append(f"{counted(missing, 'record')} that markers count are not in the files")
+    unreadable = [place for each in files for place in each.unreadable]
+    if unreadable:
+        notes.append(
+            f"{counted(len(unreadable), 'line')} without a readable record: "
+            f"{', '.join(unreadable[:3])}{' …' if len(unreadable) > 3 else ''}"
+        )
     cut = sum(each.cut for each in files)
     if cut:
         notes.append(f"the last line of {counted(cut, 'file')} is cut short and left out")
     return notes
 
 
-def _objects(file: Path, out: InspectorFile) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file, one a line, with the number of the line."""
+def notes_on_versions(files: list[InspectorFile]) -> list[str]:
+    """A line on versions of the format that are not known."""
+    versions = sorted(set().union(*(each.versions for each in files)))
+    if not versions:
+        return []
+    return [
+        f"the format version {', '.join(versions)} is not among those known ({VERSIONS[0]} to "
+        f"{VERSIONS[-1]}): it is read as {VERSIONS[-1]}, and fields may mean something else"
+    ]
+
+
+def _objects(file: Path, out: InspectorFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """The JSON objects of a file, one a line, with the number of the line.
+
+    None stands for a line that is none.
+    """
     lines = content(file, TraceError, TRACE_MEMORY).split(b"\n")
     last = max((k for k, text in enumerate(lines) if text.strip()), default=-1)
     for number, text in enumerate(lines, 1):
@@ -171,23 +208,21 @@ def _objects(file: Path, out: InspectorFile) -> Iterator[tuple[int, dict[str, An
             continue
         try:
             entry = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError):
             # The process may end while it writes.
             if number - 1 == last > 0:
                 out.cut = True
                 return
-            raise TraceError(
-                f"is not valid JSON: {error}", file=file, place=f"line {number}", remedy=_AGAIN
-            ) from None
+            entry = None
         if not isinstance(entry, dict):
-            raise _wrong(file, number, f"{shown(str(entry))} is no record")
+            out.unreadable.append(f"{file.name} line {number}")
+            entry = None
         yield number, entry
 
 
 def _has_own_headers(metadata: Any) -> bool:
     """Whether records of this version have headers of their source."""
-    version = metadata.get("inspector_output_format_version") if metadata else ""
-    return version in ("v4.0", "v4.1", "v4.2")
+    return bool(metadata) and metadata.get(_VERSION) in _OWN_HEADERS
 
 
 def _context(
@@ -233,9 +268,13 @@ def _integer(
 ) -> int:
     value = values.get(key, default)
     if isinstance(value, float) and isfinite(value):
+        if not key.endswith(_MEASURED) and not value.is_integer():
+            raise _wrong(file, line, f"{key} is {shown(str(value))}, not a whole number")
         value = round(value)
+    if value is None:
+        raise _wrong(file, line, f"{key} is missing")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
-        raise _wrong(file, line, f"{key} is {shown(str(value))}")
+        raise _wrong(file, line, f"{key} is {shown(str(value))}, not a number from 0 to 2^53")
     return value
 
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
-from tailback.io.delimited import KEYS_NAMED, not_used
+from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, not_used
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
+from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.recorded import record_calls, single_rank_shows
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
@@ -44,6 +45,11 @@ _EVENTS = re.compile(rb'"traceEvents"|"deviceProperties"|"distributedInfo"')
 _NAME = re.compile(r"rank[-_]?(\d{1,7})(?!\d)")
 _MAX_RANKS = 1 << 20
 _AGAIN = "copy the trace again or record it again"
+NO_LOG = (
+    "no NCCL log names the algorithms that ran: those of NCCL's cost model are used; put the log "
+    "of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING beside the trace"
+)
+"""Note on traces without a log."""
 
 
 def sniff(path: Path) -> bool:
@@ -69,23 +75,30 @@ def read(path: Path) -> Program:
     """
     folder = path if path.is_dir() else path.parent
     traces, world = _traces(path)
-    notes: list[str] = []
+    notes, unused = list[str](), list[str]()
     ranks = _complete_traces(traces, world, path, notes)
-    log = read_logs(
-        [entry for entry in sorted(folder.iterdir()) if entry.is_file() and is_log(entry)]
-    )
+    files = [entry for entry in sorted(folder.iterdir()) if entry.is_file()]
+    logs = [entry for entry in files if is_log(entry)]
+    log = read_logs(logs)
     notes += log.notes
+    others = [entry.name for entry in files if entry not in logs and not _belongs(entry)]
+    if path.is_dir():
+        unused += not_used(others, "files that are neither traces nor logs", FILES_NAMED)
+    unused += log.call_notes
     logged = bool(log.choices)
-    calls = [[_apply_log(log, call) for call in trace.calls] for trace in ranks]
-    collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
-    _note_left_out(ranks, logged, notes)
+    named = _hosts(traces, world)
+    logged_calls = [[_apply_log(log, call) for call in trace.calls] for trace in ranks]
+    calls, _ = with_dimensions(logged_calls, named)
+    collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes, unused)
+    _note_left_out(ranks, unused)
+    if not logged:
+        notes.append(NO_LOG)
     if not collectives:
         raise TraceError(
             "holds no collective that all of its ranks recorded",
             file=path,
             remedy="record the same steps on all ranks, with CUDA",
         )
-    named = _hosts(traces, world)
     number: dict[str, int] = {}
     hosts = (
         [number.setdefault(host, len(number)) for host in named]
@@ -100,9 +113,10 @@ def read(path: Path) -> Program:
             hosts,
             collectives,
             timeline,
-            notes,
+            [*unused, *notes],
             RecordedTimes(calls_ps, between_ps),
             log.port_gbps,
+            not_used=unused,
         )
     )
     program.hosts = tuple(named) if all(named) else ()
@@ -260,18 +274,12 @@ def _apply_log(log: NcclLog, call: RankCall) -> RankCall:
     return replace(call, choice=choice, rings=rings)
 
 
-def _note_left_out(ranks: Sequence[RankTrace], logged: bool, notes: list[str]) -> None:
+def _note_left_out(ranks: Sequence[RankTrace], unused: list[str]) -> None:
     unrecognised = sum(trace.unrecognised for trace in ranks)
     if unrecognised:
-        notes.append(
+        unused.append(
             f"{unrecognised} NCCL kernels name no collective that can be expanded "
             "(coalesced calls do not) and are left out"
         )
-    unused = dict.fromkeys(name for trace in ranks for name in trace.unused)
-    notes += not_used(list(unused), "arguments of NCCL's kernels", KEYS_NAMED)
-    if not logged:
-        notes.append(
-            "no NCCL log names the algorithms that ran: those of NCCL's cost model are "
-            "used; put the log of NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,TUNING "
-            "beside the trace"
-        )
+    arguments = dict.fromkeys(name for trace in ranks for name in trace.unused)
+    unused += not_used(list(arguments), "arguments of NCCL's kernels", KEYS_NAMED)

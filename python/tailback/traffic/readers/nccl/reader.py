@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailback.errors import TraceError
+from tailback.io.delimited import FILES_NAMED, not_used
 from tailback.traffic.nccl.choice import Choice, default_choice
+from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.messages import CALLS
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
@@ -32,11 +34,8 @@ _TIMES_RANKS = ("AllGather", "ReduceScatter", "Gather", "Scatter", "AllToAll", "
 
 
 def sniff(path: Path) -> bool:
-    """A file with lines of NCCL's log, or a folder of nothing else."""
-    if path.is_dir():
-        files = [entry for entry in path.iterdir() if entry.is_file()]
-        return bool(files) and all(map(is_log, files))
-    return is_log(path)
+    """A file with lines of NCCL's log, or a folder with one."""
+    return any(map(is_log, _entries(path)))
 
 
 def read(path: Path) -> Program:
@@ -51,11 +50,17 @@ def read(path: Path) -> Program:
     Raises:
         TraceError: The log names no communicators, no calls, or not those of all ranks.
     """
-    log = read_logs(_files(path))
+    entries = _entries(path)
+    files = [entry for entry in entries if is_log(entry)]
+    log = read_logs(files)
     world = _world(log, path)
-    notes = [*log.notes, *log.call_notes]
-    calls = _calls(log, world, notes)
-    collectives, timeline = join_calls(calls, [0] * len(world), notes)
+    notes, unused = [*log.notes], [*log.call_notes]
+    others = [entry.name for entry in entries if entry not in files]
+    unused += not_used(others, "files without lines of NCCL's log", FILES_NAMED)
+    calls, _ = with_dimensions(
+        _calls(log, world, unused), [accelerator.host for accelerator in world]
+    )
+    collectives, timeline = join_calls(calls, [0] * len(world), notes, unused)
     if not collectives:
         raise TraceError(
             "holds no collective that all of its ranks recorded",
@@ -70,16 +75,18 @@ def read(path: Path) -> Program:
             hosts,
             collectives,
             timeline,
-            notes,
+            [*unused, *notes],
             port_gbps=log.port_gbps,
+            not_used=unused,
         )
     )
     program.hosts = tuple(accelerator.host for accelerator in world)
     return program
 
 
-def _files(path: Path) -> list[Path]:
-    return sorted(entry for entry in path.iterdir() if is_log(entry)) if path.is_dir() else [path]
+def _entries(path: Path) -> list[Path]:
+    """The files of a folder, or the file."""
+    return sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
 
 
 def _world(log: NcclLog, path: Path) -> list[Accelerator]:
@@ -105,7 +112,7 @@ def _world(log: NcclLog, path: Path) -> list[Accelerator]:
     return [world[rank] for rank in range(n_ranks)]
 
 
-def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list[list[RankCall]]:
+def _calls(log: NcclLog, world: Sequence[Accelerator], unused: list[str]) -> list[list[RankCall]]:
     """Calls of each rank, with the members of their communicators as world ranks."""
     world_rank = {accelerator: rank for rank, accelerator in enumerate(world)}
     members: dict[str, tuple[int, ...]] = {}
@@ -125,7 +132,7 @@ def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list
             else:
                 out[world_rank[accelerator]].append(rank_call)
     if lost:
-        notes.append(
+        unused.append(
             f"{lost} calls of communicators whose ranks are not all in the log, or of a "
             "kind that is not expanded, are left out"
         )

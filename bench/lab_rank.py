@@ -1,0 +1,284 @@
+"""A rank of a data-parallel job over TCP, run by ``lab_training.py``: rings or trees as NCCL's.
+
+    python bench/lab_rank.py CONFIG.json RANK
+
+Sums gradients with the other ranks, without adding them up: only their bytes matter. A slice is
+sent when its data are there and the receiver has a buffer; the receiver acknowledges it, and grants
+the buffer again when it used the data. What NCCL Inspector would write of it is written: each sum
+with the times of its kernel, and each slice between hosts with its waits for data, for a buffer
+and for the network.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import struct
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+BUFFERS = 4
+"""Slices that a receiver has room for."""
+
+SLICE_BYTES = 32 << 10
+_PORT = 21_000
+_PATIENCE_S = 30
+_LENGTH = struct.Struct("<I")
+
+
+def now_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+class Sender:
+    """A connection to a rank that receives: slices are sent in order, by a thread."""
+
+    def __init__(self, address: tuple[str, int], rank: int) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self._free = threading.Semaphore(BUFFERS)
+        self._arrived = threading.Semaphore(0)
+        self._slices: SimpleQueue[tuple[int, int, int] | None] = SimpleQueue()
+        self._socket = _connect(address, rank)
+        self._threads = [
+            threading.Thread(target=target, daemon=True) for target in (self._send, self._hear)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def post(self, size: int, number: int) -> None:
+        """Send a slice of collective ``number``, whose data are there."""
+        self._slices.put((size, number, now_us()))
+
+    def close(self) -> None:
+        """Wait until all is sent."""
+        self._slices.put(None)
+        self._threads[0].join()
+
+    def _send(self) -> None:
+        data, idle = bytes(SLICE_BYTES), now_us()
+        while (entry := self._slices.get()) is not None:
+            size, number, ready = entry
+            self._free.acquire()
+            granted = now_us()
+            self._socket.sendall(_LENGTH.pack(size) + data[:size])
+            self._arrived.acquire()
+            done = now_us()
+            # It waited for data from the end of the slice before it on.
+            times = (min(idle, ready), ready, max(granted, ready), done)
+            self.steps.append({"number": number, "size": size, "times": times})
+            idle = done
+
+    def _hear(self) -> None:
+        with suppress(ConnectionError):
+            while heard := self._socket.recv(64):
+                for word in heard:
+                    (self._arrived if word == ord("A") else self._free).release()
+
+
+class Receiver:
+    """A connection from a rank that sends."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._sizes: SimpleQueue[int] = SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def take(self) -> int:
+        """Wait for a slice and use it; returns its bytes."""
+        size = self._sizes.get()
+        self._socket.sendall(b"C")
+        return size
+
+    def _read(self) -> None:
+        with suppress(ConnectionError):
+            while True:
+                (size,) = _LENGTH.unpack(_exactly(self._socket, _LENGTH.size))
+                _exactly(self._socket, size)
+                self._socket.sendall(b"A")
+                self._sizes.put(size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        part = connection.recv(min(size, 1 << 16))
+        if not part:
+            raise ConnectionError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _connect(address: tuple[str, int], rank: int) -> socket.socket:
+    last = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            connection = socket.create_connection(address, timeout=_PATIENCE_S)
+        except OSError:
+            if time.monotonic() > last:
+                raise
+            time.sleep(0.05)
+            continue
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(_LENGTH.pack(rank))
+        return connection
+
+
+class Rank:
+    """A rank with its connections.
+
+    Args:
+        config: As ``lab_training.py`` writes it.
+        rank: Its number.
+    """
+
+    def __init__(self, config: dict[str, Any], rank: int) -> None:
+        self.config, self.rank, self.n = config, rank, len(config["hosts"])
+        if config["algorithm"] == "ring":
+            targets, sources = [(rank + 1) % self.n], [(rank - 1) % self.n]
+        else:
+            below = [k for k in (2 * rank + 1, 2 * rank + 2) if k < self.n]
+            above = [(rank - 1) // 2] if rank else []
+            targets = sources = above + below
+            self.above, self.below = above, below
+        listener = socket.create_server((config["addresses"][rank], _PORT + rank), backlog=8)
+        self.senders = {
+            peer: Sender((config["addresses"][peer], _PORT + peer), rank) for peer in targets
+        }
+        self.receivers = {}
+        for _ in sources:
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            (peer,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+            self.receivers[peer] = Receiver(connection)
+        listener.close()
+        self.records: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        """Steps of training: computation, then a sum for each bucket of gradients."""
+        config = self.config
+        factor = float(config["slow"].get(str(self.rank), 1.0))
+        share, length_s, seed = config["noise"]
+        dice = random.Random(f"{seed} {self.rank}")
+        self._sum(0, 4)  # All ranks are connected.
+        for number in range(1, config["steps"] * config["buckets"] + 1):
+            launched = now_us()
+            pause = length_s if dice.random() < share else 0.0
+            # Accelerators compute: the processor is free meanwhile.
+            time.sleep(config["compute_s"] * factor + pause)
+            begin = now_us()
+            self._sum(number, config["bytes"])
+            self.records.append(_collective(config, number, launched, begin, now_us()))
+        for sender in self.senders.values():
+            sender.close()
+
+    def _sum(self, number: int, size: int) -> None:
+        if self.config["algorithm"] == "ring":
+            self._ring(number, size)
+        else:
+            self._tree(number, size)
+
+    def _ring(self, number: int, size: int) -> None:
+        chunk = _slices(-(-size // self.n))
+        (sender,), (receiver,) = self.senders.values(), self.receivers.values()
+        for _ in range(2 * (self.n - 1)):
+            for part in chunk:
+                sender.post(part, number)
+            for _ in chunk:
+                receiver.take()
+
+    def _tree(self, number: int, size: int) -> None:
+        for sources, targets in ((self.below, self.above), (self.above, self.below)):
+            for part in _slices(size):
+                for peer in sources:
+                    self.receivers[peer].take()
+                for peer in targets:
+                    self.senders[peer].post(part, number)
+
+    def write(self, folder: Path) -> None:
+        """Write the file of this process."""
+        hosts = self.config["hosts"]
+        host, n_hosts = hosts[self.rank], len(set(hosts))
+        bodies = [("coll_perf", record) for record in self.records]
+        for peer, sender in self.senders.items():
+            if hosts[peer] != host:
+                steps = [step for step in sender.steps if step["number"]]
+                bodies += [("proxy_trace", _step(self.rank, peer, step)) for step in steps]
+        pid = 1000 + self.rank
+        context = {
+            "header": {"id": "0x1ab", "rank": self.rank, "n_ranks": self.n, "nnodes": n_hosts},
+            "metadata": {
+                "inspector_output_format_version": "v4.3",
+                "dump_timestamp_us": now_us(),
+                "hostname": host,
+                "pid": pid,
+            },
+        }
+        stats = {
+            "coll_records": len(self.records),
+            "p2p_records": 0,
+            "proxy_records": len(bodies) - len(self.records),
+            "coll_dropped_total": 0,
+        }
+        lines = [context | {"dump_stats": stats}, *({kind: body} for kind, body in bodies)]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{host}-pid{pid}.log").write_text(text)
+
+
+def _slices(size: int) -> list[int]:
+    return [min(SLICE_BYTES, size - at) for at in range(0, size, SLICE_BYTES)]
+
+
+def _collective(
+    config: dict[str, Any], number: int, launched: int, begin: int, end: int
+) -> dict[str, Any]:
+    return {
+        "coll": "AllReduce",
+        "coll_sn": number,
+        "coll_msg_size_bytes": config["bytes"],
+        "coll_exec_time_us": end - begin,
+        "coll_timing_source": "kernel_gpu",
+        "coll_algo": config["algorithm"].upper(),
+        "coll_proto": "SIMPLE",
+        "event_trace_ts": {
+            "coll_start_ts": launched,
+            "coll_stop_ts": launched + 5,
+            "kernel_events": [{"channel_id": 0, "kernel_start_ts": begin, "kernel_stop_ts": end}],
+        },
+    }
+
+
+def _step(rank: int, peer: int, step: dict[str, Any]) -> dict[str, Any]:
+    names = ("send_gpu_wait_ts", "send_peer_wait_ts", "send_wait_ts", "proxy_step_stop_ts")
+    times = dict(zip(names, step["times"], strict=True))
+    return {
+        "record_type": "proxy_step",
+        "parent_type": "coll",
+        "parent_sn": step["number"],
+        "rank": rank,
+        "channel_id": 0,
+        "peer": peer,
+        "direction": "send",
+        "trans_size_bytes": step["size"],
+        "event_trace_ts": {"proxy_step_start_ts": step["times"][0], **times},
+    }
+
+
+def main() -> int:
+    config = json.loads(Path(sys.argv[1]).read_text())
+    rank = Rank(config, int(sys.argv[2]))
+    rank.run()
+    rank.write(Path(config["out"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,423 @@
+"""The diagnosis of benchmarks between pairs of hosts: ``tb.diagnose_pairs``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from tailback.calibration.fitted_series import MIN_STREAM_BYTES
+from tailback.calibration.model import BenchmarkData, CalibrationError, Series
+from tailback.calibration.places import host_names, split_hosts
+from tailback.calibration.readers import is_benchmark, read_benchmark_runs
+from tailback.diagnosis.confidence import MODELLED
+from tailback.errors import known_keywords, nearest
+from tailback.fabric.model import Fabric
+from tailback.inference.slow_pairs import (
+    LEAST_SLOWDOWN,
+    PairFault,
+    PairTime,
+    Suspect,
+    find_pair_faults,
+)
+from tailback.io.folders import AtomicDirectory
+from tailback.simulation.prepare import load_fabric
+from tailback.sources.source import network_section
+from tailback.units import counted, percent
+
+SURE: Final = 0.9
+"""Probability from which a suspect is named as the fault."""
+
+_NEAR_LARGEST: Final = 8
+"""Sizes are compared from this fraction of the largest on, where latency takes no part."""
+
+
+@dataclass(frozen=True)
+class SlowPart:
+    """Something that slows the pairs that use it.
+
+    Attributes:
+        kind: Kind of the first suspect (:class:`tailback.inference.slow_pairs.Suspect`).
+        subject: What is slow, in words: several suspects if the same pairs use them.
+        hosts: Hosts among the suspects.
+        cables: Cables among the suspects, by their ends; empty without a fabric.
+        probability: 0–1.
+        slowdown: Factor of the times.
+        gbps: Mean rate of the slow pairs.
+        pairs: Names of the slow pairs.
+        rivals: Other explanations with their probabilities.
+        check: What to do next.
+    """
+
+    kind: str
+    subject: str
+    hosts: tuple[str, ...]
+    cables: tuple[str, ...]
+    probability: float
+    slowdown: float
+    gbps: float
+    pairs: tuple[str, ...]
+    rivals: tuple[tuple[str, float], ...]
+    check: str
+
+
+@dataclass(frozen=True)
+class PairsResult:
+    """What benchmarks between pairs of hosts show.
+
+    Attributes:
+        cause: ``slow-link`` (a host, adapter, cable or rail), ``healthy`` or ``undetermined``.
+        headline: The verdict in one or two sentences.
+        slow: What is slow, the most probable first.
+        healthy_gbps: Usual rate of the other pairs.
+        line_gbps: Rate of the hosts' links; None without a fabric.
+        tests: Number of tests.
+        least: Smallest relative slowdown that would have been found.
+        notes: What was not used, and why.
+    """
+
+    cause: str
+    headline: str
+    slow: tuple[SlowPart, ...]
+    healthy_gbps: float
+    line_gbps: float | None
+    tests: int
+    least: float
+    notes: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """The result as plain values, for JSON."""
+        return asdict(self)
+
+    def write(self, out: str | Path, *, force: bool = False) -> None:
+        """Write ``diagnosis.json`` into a folder; raises RunError."""
+        with AtomicDirectory(out, force=force) as folder:
+            text = json.dumps(self.facts(), indent=2, ensure_ascii=False)
+            (folder / "diagnosis.json").write_text(text + "\n", encoding="utf-8")
+
+
+def holds_benchmarks(path: Path) -> bool:
+    """Whether a path is the output of a benchmark, or a folder of such outputs alone."""
+    if path.is_dir():
+        return any(is_benchmark(file) for file in _files_of(path)[:4])
+    return path.is_file() and is_benchmark(path)
+
+
+def _files_of(path: Path) -> list[Path]:
+    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+
+
+@known_keywords()
+def diagnose_pairs(
+    files: Sequence[str | Path] | str | Path, *, fabric: str | Path | None = None
+) -> PairsResult:
+    """Find the slow host, adapter, cable or rail from benchmarks between pairs of hosts.
+
+    Args:
+        files: Outputs of bandwidth tests (nccl-tests, OSU, perftest …), one for each pair or
+            several in a file, or their folder; ``FILE@HOSTS`` names the hosts of one.
+        fabric: Network: a file, a preset or a scenario. It names cables and leaf switches.
+
+    Raises:
+        TailbackError: No file can be used, or a host is not in the fabric.
+
+    Example:
+        >>> tb.diagnose_pairs("pairs/", fabric="fabric.txt").headline
+    """
+    named = [files] if isinstance(files, (str, Path)) else list(files)
+    network = None if fabric is None else load_fabric(network_section(fabric))
+    notes: list[str] = []
+    tests = _common_kind(_read(named, network, notes), notes)
+    rated = _Tests.of(tests, network, notes)
+    faults, noise = find_pair_faults(rated.tests)
+    return _result(rated, faults, noise, notes)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A series of rates, its hosts in rank order, the devices of its ranks, and its file."""
+
+    series: Series
+    hosts: tuple[str, ...]
+    devices: tuple[int, ...]
+    file: str
+
+
+def _read(named: Sequence[str | Path], fabric: Fabric | None, notes: list[str]) -> list[_Run]:
+    """The rates of all files; notes name what is left out."""
+    out: list[_Run] = []
+    problems: list[CalibrationError] = []
+    for name in named:
+        path, hosts = split_hosts(name)
+        stated_hosts = [] if hosts is None else host_names(hosts, fabric)
+        for file in _files_of(path):
+            try:
+                runs = read_benchmark_runs(file)
+            except CalibrationError as error:
+                problems.append(error)
+                place = f", {error.place}" if error.place else ""
+                notes.append(f"left out: {file.name}{place}: {error.message}")
+                continue
+            out += [each for data in runs for each in _rates(data, stated_hosts, file, notes)]
+    if not out and problems:
+        raise problems[0]
+    return out
+
+
+def _rates(
+    data: BenchmarkData, stated_hosts: list[str], file: Path, notes: list[str]
+) -> list[_Run]:
+    """The rates of a run between two hosts, or within one."""
+    hosts = tuple(dict.fromkeys(stated_hosts or data.hosts))
+    out = []
+    for series in data.series:
+        if not 1 <= len(hosts) <= 2:
+            which = f"{len(hosts)} hosts" if hosts else "unknown hosts"
+            notes.append(f"left out: {file.name}: {series.source} of {which}, not of a pair")
+        elif series.quantity == "stream" and series.size_bytes.max() >= MIN_STREAM_BYTES:
+            out.append(_Run(series, hosts, tuple(data.devices), file.name))
+        else:
+            notes.append(f"left out: {file.name}: {series.source} shows no rate of large messages")
+    return out
+
+
+def _common_kind(runs: list[_Run], notes: list[str]) -> list[_Run]:
+    """The runs of the test that most of them are of, between pairs or within hosts."""
+    kinds: dict[tuple[str, str], list[_Run]] = {}
+    for run in runs:
+        kinds.setdefault((run.series.layer, run.series.source), []).append(run)
+    if not kinds:
+        raise CalibrationError(
+            "no rate between two hosts in the files",
+            remedy="give bandwidth tests of pairs of hosts, such as sendrecv_perf of nccl-tests",
+        )
+    chosen = max(kinds.values(), key=len)
+    others = len(runs) - len(chosen)
+    if others:
+        notes.append(f"{counted(others, 'run')} of other tests than {chosen[0].series.source}")
+    if len({frozenset(run.hosts) for run in chosen}) < 3:
+        raise CalibrationError(
+            f"tests of {len({frozenset(run.hosts) for run in chosen})} pairs of hosts",
+            remedy="give those of at least three pairs: what is slow is found by comparison",
+        )
+    return chosen
+
+
+@dataclass
+class _Tests:
+    """Tests that can be compared.
+
+    Attributes:
+        tests: The tests.
+        fabric: The network; None unknown.
+        line_gbps: Rate of the hosts' links; None unknown.
+        node_of: Adapter of a host by its rail, where the fabric has it.
+    """
+
+    tests: list[PairTime]
+    fabric: Fabric | None
+    line_gbps: float | None = None
+    node_of: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, runs: list[_Run], fabric: Fabric | None, notes: list[str]) -> _Tests:
+        out = cls([], fabric)
+        devices = {device for run in runs for device in run.devices}
+        n_devices = max(devices, default=-1) + 1
+        if fabric is not None:
+            out._find_adapters(runs)
+        sizes = set.intersection(*(set(run.series.size_bytes.tolist()) for run in runs))
+        largest = max(sizes, default=0.0)
+        sizes = {size for size in sizes if size >= max(largest / _NEAR_LARGEST, MIN_STREAM_BYTES)}
+        if not sizes:
+            notes.append("the tests have no large size in common: their largest are compared")
+        for run in runs:
+            rail = out._rail(run, n_devices, several=len(devices) > 1)
+            leaves = tuple(out._leaf(host, max(rail, 0)) for host in run.hosts)
+            gbps, log_time = _compared(run.series, sizes)
+            directed = run.series.layer != "nccl" and run.series.pairs == 1
+            out.tests.append(PairTime(run.hosts, rail, leaves, gbps, log_time, directed))
+        return out
+
+    def _find_adapters(self, runs: list[_Run]) -> None:
+        assert self.fabric is not None
+        number = {name: k for k, name in enumerate(self.fabric.host_name)}
+        nodes = self.fabric.host_nodes()
+        for run in runs:
+            for host in run.hosts:
+                if host not in number:
+                    raise CalibrationError(
+                        f"host {host[:80]!r} of {run.file} is not in the fabric",
+                        remedy=nearest(host, number),
+                    )
+                for rail, node in enumerate(nodes[number[host]]):
+                    self.node_of[host, rail] = node
+        up = self.fabric.link_src < self.fabric.n_nodes
+        self.line_gbps = float(np.median(self.fabric.link_gbps[up])) if up.any() else None
+
+    def _rail(self, run: _Run, n_devices: int, *, several: bool) -> int:
+        """The adapter that a run used on each host: that of its accelerators, evenly divided."""
+        if len(set(run.devices)) != 1 or not several:
+            return -1
+        rails = sum(host == run.hosts[0] for host, _ in self.node_of)
+        if not rails:
+            return run.devices[0]
+        if rails == 1 or n_devices % rails:
+            return run.devices[0] if 1 < n_devices <= rails else -1
+        return run.devices[0] * rails // n_devices
+
+    def _leaf(self, host: str, rail: int) -> str:
+        node = self.node_of.get((host, rail))
+        if self.fabric is None or node is None:
+            return ""
+        switch = int(self.fabric.node_switch[node])
+        return self.fabric.switch_name[switch] if switch >= 0 else ""
+
+    def cables(self, suspect: Suspect) -> list[str]:
+        """Names of the cables of a suspected host or adapter."""
+        if self.fabric is None or suspect.kind not in ("host", "adapter", "sends", "receives"):
+            return []
+        nodes = [
+            node
+            for (host, rail), node in self.node_of.items()
+            if host in suspect.names and suspect.rail in (-1, rail)
+        ]
+        links = np.flatnonzero(np.isin(self.fabric.link_src, nodes))
+        return [self.fabric.link_name(int(link)) for link in links]
+
+
+def _compared(series: Series, sizes: set[float]) -> tuple[float, float]:
+    """Rate at the largest compared size, Gb/s, and mean logarithm of the time of a byte."""
+    size, time = series.size_bytes, series.time_ps
+    used = np.isin(size, list(sizes)) if sizes else size == size.max()
+    last = int(np.argmax(np.where(used, size, 0)))
+    mean = float(np.log(time[used] / size[used]).mean())
+    return float(size[last] * 8000 / time[last]), mean
+
+
+def _result(rated: _Tests, faults: list[PairFault], noise: float, notes: list[str]) -> PairsResult:
+    tests = rated.tests
+    slow = np.zeros(len(tests), np.bool_)
+    for fault in faults:
+        slow |= fault.slow
+    rate = np.array([test.gbps for test in tests])
+    usual = float(np.median(rate[~slow])) if not slow.all() else math.nan
+    parts = tuple(_slow_part(rated, fault, rate) for fault in faults)
+    # A host takes part in few tests: four standard deviations of one of them are beyond chance.
+    least = max(LEAST_SLOWDOWN, math.expm1(4 * noise))
+    cause, headline = _headline(parts, usual, int((~slow).sum()), len(tests), least)
+    if rated.line_gbps and usual < rated.line_gbps:
+        headline += (
+            f" The others reach {percent(usual / rated.line_gbps)} of the "
+            f"{rated.line_gbps:.4g} Gb/s of their links."
+        )
+    return PairsResult(
+        cause, headline, parts, usual, rated.line_gbps, len(tests), least, tuple(notes)
+    )
+
+
+def _headline(
+    parts: Sequence[SlowPart], usual: float, healthy: int, tests: int, least: float
+) -> tuple[str, str]:
+    if not parts:
+        return "healthy", (
+            f"No host, adapter or cable is slower than others: {counted(tests, 'test')} reach "
+            f"{usual:.4g} Gb/s. One that takes {percent(least)} longer would have been seen."
+        )
+    first = parts[0]
+    others = f" So {'is' if len(parts) == 2 else 'are'} {'; '.join(p.subject for p in parts[1:])}."
+    text = (
+        f"{first.subject} is slow: {counted(len(first.pairs), 'pair')} that use it reach "
+        f"{first.gbps:.4g} Gb/s, where {healthy} of {tests} tests reach {usual:.4g} "
+        f"({percent(first.slowdown - 1)} longer)."
+    )
+    sure = first.probability >= SURE
+    return "slow-link" if sure else "undetermined", text + (others if len(parts) > 1 else "")
+
+
+def _slow_part(rated: _Tests, fault: PairFault, rate: np.ndarray[Any, Any]) -> SlowPart:
+    cables = list(dict.fromkeys(c for s in fault.suspects for c in rated.cables(s)))
+    hosts = tuple(
+        dict.fromkeys(
+            name for s in fault.suspects if s.kind not in ("uplinks", "path") for name in s.names
+        )
+    )
+    names = _subject(fault.suspects, cables)
+    pairs = dict.fromkeys(
+        "–".join(test.hosts) + (f" rail {test.rail}" if test.rail >= 0 else "")
+        for test, slow in zip(rated.tests, fault.slow, strict=True)
+        if slow
+    )
+    return SlowPart(
+        fault.suspects[0].kind,
+        names,
+        hosts,
+        tuple(cables),
+        min(fault.probability, MODELLED),
+        fault.slowdown,
+        float(rate[fault.slow].mean()),
+        tuple(pairs),
+        tuple((_words(suspect), chance) for suspect, chance in fault.rivals),
+        _check(fault, rated, hosts),
+    )
+
+
+def _subject(suspects: Sequence[Suspect], cables: Sequence[str]) -> str:
+    """What is slow, in words; a host and what only it uses are named once."""
+    hosts = [s for s in suspects if s.kind == "host"]
+    shown = [
+        s
+        for s in suspects
+        if not (s.kind == "adapter" and any(s.names == host.names for host in hosts))
+        and not (s.kind == "path" and len(hosts) > 1)
+    ]
+    text = " or ".join(dict.fromkeys(_words(s) for s in shown[:3]))
+    if cables and any(s.kind in ("host", "adapter") for s in suspects) and len(cables) <= 2:
+        text += f" (cable {' or '.join(cables)})"
+    elif any(s.kind in ("host", "adapter") for s in suspects):
+        text += " or its cable" if len(shown) == 1 else " or their cables"
+    return text
+
+
+def _words(suspect: Suspect) -> str:
+    names = " and ".join(suspect.names)
+    return {
+        "host": f"host {names}",
+        "inside": f"host {names} inside",
+        "sends": f"what {names} sends",
+        "receives": f"what {names} receives",
+        "adapter": f"adapter {suspect.rail} of {names}",
+        "rail": f"rail {suspect.rail}",
+        "uplinks": f"the links of {names} to other switches"
+        if len(suspect.names) == 1
+        else f"the path between {names}",
+        "path": f"the path between {names}",
+    }[suspect.kind]
+
+
+def _check(fault: PairFault, rated: _Tests, hosts: Sequence[str]) -> str:
+    kinds = {suspect.kind for suspect in fault.suspects}
+    tested = dict.fromkeys(
+        host
+        for test, slow in zip(rated.tests, fault.slow, strict=True)
+        if not slow
+        for host in test.hosts
+    )
+    partner = next((host for host in tested if host not in hosts), "")
+    if len(hosts) > 1 and partner:
+        return f"Measure {' and '.join(hosts)} each with {partner}: that tells which one is slow."
+    if kinds & {"adapter"}:
+        return "Check that adapter, its cable and the port at its other end (speed, errors)."
+    if kinds & {"host"}:
+        return (
+            "Check the cable and adapter (speed, width, errors of both ends), then the host: PCIe "
+            "width, clocks, other processes. A test within the host tells them apart."
+        )
+    if kinds & {"uplinks", "path"}:
+        return "Check the links between these switches: speed, errors, and how flows are hashed."
+    return "Check the switch of this rail." if "rail" in kinds else "Check NVLink, PCIe, clocks."

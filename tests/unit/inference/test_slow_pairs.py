@@ -1,0 +1,75 @@
+"""Which host, adapter, cable or rail benchmarks between pairs of hosts blame."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import log
+
+import numpy as np
+import pytest
+
+from tailback.inference.slow_pairs import PairTime, find_pair_faults
+
+
+def pair_tests(
+    n_hosts: int, slow: dict[str, float], *, rails: int = 1, per_leaf: int = 4, seed: int = 1
+) -> list[PairTime]:
+    """All pairs on all rails; ``slow`` has factors by host, ``host/rail``, ``leaf`` or pair."""
+    rng = np.random.Generator(np.random.Philox(key=seed))
+    out = []
+    for a, b in combinations(range(n_hosts), 2):
+        for rail in range(rails):
+            hosts = f"n{a}", f"n{b}"
+            leaves = tuple(f"l{host // per_leaf}r{rail}" for host in (a, b))
+            used = {*hosts, *(f"{host}/{rail}" for host in hosts), f"r{rail}", f"{a}-{b}"}
+            used |= set(leaves) if leaves[0] != leaves[1] else set()
+            factor = max([slow[name] for name in used if name in slow], default=1.0)
+            time = log(factor) + rng.normal(0.0, 0.01)
+            number = rail if rails > 1 else -1
+            out.append(PairTime(hosts, number, leaves, 100 / factor, time))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("slow", "rails", "kind", "names", "rail"),
+    [
+        ({"n3": 2.0}, 1, "host", ("n3",), -1),
+        ({"n3": 1.15}, 1, "host", ("n3",), -1),
+        ({"n3/2": 1.5}, 4, "adapter", ("n3",), 2),
+        ({"r1": 1.5}, 4, "rail", (), 1),
+        ({"l1r0": 1.6}, 1, "uplinks", ("l1r0",), -1),
+    ],
+)
+def test_fault_is_named(
+    slow: dict[str, float], rails: int, kind: str, names: tuple[str, ...], rail: int
+) -> None:
+    faults, _ = find_pair_faults(pair_tests(12, slow, rails=rails))
+    assert len(faults) == 1
+    first = faults[0].suspects[0]
+    assert (first.kind, first.names, first.rail) == (kind, names, rail)
+    assert faults[0].probability > 0.95
+    assert faults[0].slowdown == pytest.approx(next(iter(slow.values())), rel=0.02)
+
+
+def test_healthy_hosts_are_not_blamed() -> None:
+    for seed in range(20):
+        assert not find_pair_faults(pair_tests(8, {}, seed=seed))[0]
+
+
+def test_several_faults_are_told_apart() -> None:
+    faults, _ = find_pair_faults(pair_tests(12, {"n2": 2.0, "n9": 1.4}))
+    assert [fault.suspects[0].names for fault in faults] == [("n2",), ("n9",)]
+    assert faults[1].slow.sum() == 10
+
+
+def test_one_erratic_test_blames_no_host() -> None:
+    tests = pair_tests(8, {"1-5": 3.0})
+    faults, _ = find_pair_faults(tests)
+    assert all(fault.suspects[0].kind == "path" for fault in faults)
+
+
+def test_hosts_measured_together_stay_suspects() -> None:
+    tests = [PairTime((f"n{k}", f"n{k + 1}"), -1, (), 100.0, 0.0) for k in (0, 2, 4, 6)]
+    tests.append(PairTime(("n8", "n9"), -1, (), 50.0, log(2)))
+    (fault,) = find_pair_faults(tests)[0]
+    assert {suspect.names for suspect in fault.suspects} >= {("n8",), ("n9",)}
