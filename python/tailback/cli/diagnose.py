@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.api.candidates import require_placements
-from tailback.api.diagnose import diagnose as run_diagnosis
-from tailback.budget import Budget
-from tailback.cli.evidence_screen import evidence_lines
 from tailback.cli.grouped_help import GroupedHelp
-from tailback.cli.hot_lines import hot_lines
+from tailback.cli.loading import loading
 from tailback.cli.option_types import TimeBudget, format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
-from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.io.folders import check_writable, shell_path
-from tailback.remedy import REMEDIES
-from tailback.simulation.parallel.spread import write_script
-from tailback.simulation.parallel.task_folder import TaskFolder
-from tailback.sources.captures import is_capture
-from tailback.sources.source import Source, SourceLike, path_safe_name
+
+if TYPE_CHECKING:
+    from tailback.budget import Budget
+    from tailback.simulation.parallel.task_folder import TaskFolder
+    from tailback.sources.source import SourceLike
 
 
 @click.command(cls=GroupedHelp)
@@ -82,8 +76,8 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     "--remedy",
     "remedies",
     multiple=True,
-    type=click.Choice(REMEDIES.names()),
-    help="Kind of remedy to try; repeat for several (default: all).",
+    metavar="KIND",
+    help="Kind of remedy to try (tailback list remedy); repeat for several (default: all).",
 )
 @click.option(
     "--seeds",
@@ -175,6 +169,15 @@ def diagnose(
     tailback diagnose examples/demo/demo.toml --out diagnosis
     tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
+    with loading():
+        from tailback.api.candidates import require_placements
+        from tailback.api.diagnose import diagnose as run_diagnosis
+        from tailback.cli.evidence_screen import evidence_lines
+        from tailback.cli.hot_lines import hot_lines
+        from tailback.cli.render import diagnosis_lines
+        from tailback.io.folders import check_writable
+        from tailback.sources.captures import is_capture
+        from tailback.sources.source import Source, path_safe_name
     require_placements("--method", methods)
     path = source.pop("source")
     input_files: SourceLike | list[str | Path]
@@ -232,6 +235,10 @@ def _task_folder(out: Path, dask: str | None, slurm: int | None) -> Iterator[Tas
     if dask is None and slurm is None:
         yield None
         return
+    from tailback.io.folders import shell_path
+    from tailback.simulation.parallel.spread import write_script
+    from tailback.simulation.parallel.task_folder import TaskFolder
+
     tasks = TaskFolder.create(out.absolute().with_name(f"{out.absolute().name}.tasks"))
     try:
         if slurm is not None:
