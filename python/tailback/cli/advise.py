@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.api.advise import LOAD, Advice
-from tailback.api.advise import advise as api_advise
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import fabric_option
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import align_columns, command_lines, more_line, wrap
 from tailback.errors import InvalidValueError, TailbackError
 from tailback.names.display import printable
 from tailback.units import counted, format_time, parse_gbps, percent
+
+if TYPE_CHECKING:
+    from tailback.api.advise import Advice
 
 
 @click.command()
@@ -31,9 +33,7 @@ from tailback.units import counted, format_time, parse_gbps, percent
 @click.option(
     "--load",
     type=click.FloatRange(0, 1),
-    default=LOAD,
-    show_default=True,
-    help="Assumed traffic of each of them, as a share of the line rate; 0: none.",
+    help="Assumed traffic of each of them, as a share of the line rate (default 0.2); 0: none.",
 )
 @click.option(
     "--slow-cable",
@@ -49,7 +49,7 @@ def advise(
     source: Path,
     fabric: str | None,
     jobs: Path,
-    load: float,
+    load: float | None,
     slow_cables: tuple[str, ...],
     seeds: int,
     form: str,
@@ -63,13 +63,16 @@ def advise(
     \b
     tailback advise next.toml --jobs squeue.json --slow-cable "leaf3[7]=25 Gb/s"
     """
+    with loading():
+        from tailback.api.advise import LOAD
+        from tailback.api.advise import advise as api_advise
     cables = dict(map(_cable, slow_cables))
     with meter(quiet) as progress:
         advice = api_advise(
             source,
             fabric=fabric,
             jobs=jobs,
-            load=load,
+            load=LOAD if load is None else load,
             slow_cables=cables,
             seeds=seeds,
             progress=progress.step,
@@ -95,12 +98,15 @@ def _cable(text: str) -> tuple[str, float]:
         ) from None
 
 
+_SHOWN, _NOTES = 8, 3
+"""Placements and notes on the screen."""
+
+
 def advice_lines(advice: Advice) -> list[str]:
-    """The screen: placements with their hosts, slow cables, notes."""
-    best = advice.rows[0]
-    hosts = counted(len(best["hosts"]), "host")
-    beside = f"beside {counted(advice.beside, 'job')}" if advice.beside else "alone"
-    lines = [f"NEXT JOB  {hosts} of {advice.free} free, {beside}"]
+    """The screen: where the job should go, how, placements with their hosts, slow cables, notes."""
+    lines = wrap(_verdict(advice), first="ADVICE  ")
+    for file in advice.rank_files[:1]:
+        lines += command_lines(file.command)
     rows = [
         (
             row["placement"],
@@ -108,28 +114,36 @@ def advice_lines(advice: Advice) -> list[str]:
             _gain(row),
             printable(_shortened(row["hosts"])),
         )
-        for row in advice.rows
+        for row in advice.rows[:_SHOWN]
     ]
-    lines += align_columns(("placement", "time", "less time", "hosts"), rows, " rr ", names=(0, 3))
-    gain = best["gain"]
-    if gain is None or len(advice.rows) < 2 or gain <= 0:
-        text = "No choice of free hosts is better than the first ones in their order."
-    else:
-        text = (
-            f"Use placement {advice.best}: {percent(gain)} less time than on the first free hosts "
-            f"({percent(best['gain_low'])} to {percent(best['gain_high'])} in all draws)."
-        )
-    lines += ["", *wrap(text)]
-    lines += [f"  $ {printable(file.command)}" for file in advice.rank_files[:1]]
+    head = ("placement", "time", "less time", "hosts")
+    lines += ["", "PLACEMENTS", *align_columns(head, rows, " rr ", names=(0, 3))]
+    lines += more_line(len(advice.rows) - _SHOWN)
     if advice.cables:
         costs = [
             (cable.cable, f"{cable.rate_gbps:g} Gb/s", percent(cable.next_job, sign="+"))
             for cable in advice.cables
         ]
         lines += ["", "SLOW CABLES", *align_columns(("cable", "rate", "next job"), costs, " rr")]
-    for note in advice.notes:
+    lines += [""] * bool(advice.notes)
+    for note in advice.notes[:_NOTES]:
         lines += wrap(f"note: {note}")
-    return lines
+    return lines + more_line(len(advice.notes) - _NOTES)
+
+
+def _verdict(advice: Advice) -> str:
+    """The best placement, what it gains, and on how many hosts."""
+    best = advice.rows[0]
+    hosts = counted(len(best["hosts"]), "host")
+    beside = f"beside {counted(advice.beside, 'job')}" if advice.beside else "alone"
+    where = f"{hosts} of {advice.free} free, {beside}"
+    gain = best["gain"]
+    if gain is None or len(advice.rows) < 2 or gain <= 0:
+        return f"No choice of free hosts is better than the first ones in their order ({where})."
+    return (
+        f"Use placement {advice.best}: {percent(gain)} less time than on the first free hosts "
+        f"({percent(best['gain_low'])} to {percent(best['gain_high'])} in all draws; {where})."
+    )
 
 
 def _gain(row: dict[str, Any]) -> str:
