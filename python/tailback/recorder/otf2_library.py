@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,15 @@ _DEFINITIONS: dict[str, tuple[Any, ...]] = {
     "RmaWin": (c_uint32, c_uint32, c_uint32, c_uint32),
 }
 
+_MESSAGE = (c_uint32, c_uint32, c_uint32, c_uint64)
+"""Partner, communicator, tag and bytes."""
+_EVENTS: dict[str, tuple[Any, ...]] = {
+    "Enter": (c_uint32,),
+    "Leave": (c_uint32,),
+    "MpiSend": _MESSAGE,
+    "MpiRecv": _MESSAGE,
+}
+
 
 class Otf2Library:
     """The loaded library; every call that fails raises RecordError.
@@ -100,6 +109,7 @@ class Otf2Library:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
+        self._functions: dict[str, Callable[..., Any]] = {}
         self._describe = self._library.OTF2_Error_GetDescription
         self._describe.restype, self._describe.argtypes = c_char_p, (c_int,)
         self._open = self._library.OTF2_Archive_Open
@@ -162,6 +172,12 @@ class Otf2Library:
         ]
         return (c_void_p * len(EVENTS))(*addresses)
 
+    def event(self, name: str, writer: int, time: int, *arguments: int) -> None:
+        """Write an event without attributes."""
+        types = (c_void_p, c_void_p, c_uint64, *_EVENTS[name])
+        function = self._function(f"OTF2_EvtWriter_{name}", types, c_int)
+        self.check(function(writer, None, time, *arguments), name)
+
     def new_attributes(self) -> int:
         """An empty list of attributes of an event, which every event that takes it empties."""
         return int(self._function("OTF2_AttributeList_New", (), c_void_p)())
@@ -184,6 +200,28 @@ class Otf2Library:
             )
 
     def _function(self, name: str, types: tuple[Any, ...], result: Any) -> Callable[..., Any]:
-        function: Any = getattr(self._library, name)
-        function.argtypes, function.restype = types, result
-        return function  # type: ignore[no-any-return]
+        if name not in self._functions:
+            function: Any = getattr(self._library, name)
+            function.argtypes, function.restype = types, result
+            self._functions[name] = function
+        return self._functions[name]
+
+
+class StringNumbers:
+    """Numbers of the strings of an archive, each written once."""
+
+    def __init__(
+        self, otf2: Otf2Library, writer: int, first: Mapping[bytes, int] | None = None
+    ) -> None:
+        self._otf2, self._writer = otf2, writer
+        self._numbers: dict[str, int] = {}
+        for text in first or ():
+            self(text.decode())
+
+    def __call__(self, text: str) -> int:
+        """The number of a string, which is written if it is new."""
+        if text not in self._numbers:
+            self._numbers[text] = len(self._numbers)
+            data = text.encode("utf-8", "replace").replace(b"\0", b"")
+            self._otf2.define("String", self._writer, self._numbers[text], data)
+        return self._numbers[text]
