@@ -45,7 +45,7 @@ _NOTICED: Final = {
     "impossible": "with more stall than time: left out",
     "data_impossible": "with more bytes or packets than the link carries: left out",
 }
-_PORTS, _COLUMNS, _NOTES = 4, 4, 2
+_PORTS, _COLUMNS, _NOTES = 4, 4, 3
 """Rows, columns that were not used, and notes on the screen."""
 
 
