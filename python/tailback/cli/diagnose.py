@@ -17,6 +17,7 @@ from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
 
 if TYPE_CHECKING:
+    from tailback.api.diagnose import DiagnosisResult
     from tailback.budget import Budget
     from tailback.simulation.parallel.task_folder import TaskFolder
     from tailback.sources.source import SourceLike
@@ -172,9 +173,6 @@ def diagnose(
     with loading():
         from tailback.api.candidates import require_placements
         from tailback.api.diagnose import diagnose as run_diagnosis
-        from tailback.cli.evidence_screen import evidence_lines
-        from tailback.cli.hot_lines import hot_lines
-        from tailback.cli.render import diagnosis_lines
         from tailback.io.folders import check_writable
         from tailback.sources.captures import is_capture
         from tailback.sources.source import Source, path_safe_name
@@ -217,6 +215,15 @@ def diagnose(
         )
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
+    return _show(result, out, form, verbose=verbose, evidence=evidence)
+
+
+def _show(result: DiagnosisResult, out: Path, form: str, *, verbose: bool, evidence: bool) -> int:
+    """Print a result; returns the exit code."""
+    from tailback.cli.evidence_screen import evidence_lines
+    from tailback.cli.hot_lines import hot_lines
+    from tailback.cli.render import diagnosis_lines
+
     diagnosis = result.diagnosis
     code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
