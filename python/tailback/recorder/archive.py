@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tailback.recorder import otf2_library as o
 from tailback.recorder.call_sites import CallLocation, locate_call_sites
 from tailback.recorder.calls import regions
 from tailback.recorder.collective_sizes import ATTRIBUTE, DESCRIPTION, SizeTexts
 from tailback.recorder.communicators import RecordedCommunicator, unite
-from tailback.recorder.otf2_library import UNDEFINED, Otf2Library, StringNumbers
-from tailback.recorder.rank_files import RankRecord, RecordError
+from tailback.recorder.rank_files import RankRecord
+from tailback.traffic import otf2_library as o
+from tailback.traffic.otf2_library import UNDEFINED, Otf2Library, StringNumbers
 from tailback.units import counted
 from tailback.version import version
 
@@ -91,7 +91,7 @@ def write_archive(
         Number of recorded MPI calls.
 
     Raises:
-        RecordError: It cannot be written.
+        TailbackError: It cannot be written.
     """
     otf2 = Otf2Library(library)
     return _Archive(otf2, ranks, notes).write(folder, converter)
@@ -452,4 +452,4 @@ def residual_ns(ranks: list[RankRecord]) -> int:
     return max((trip // 2 for rank in ranks for _, _, trip in rank.offsets), default=0)
 
 
-__all__ = ["RecordError", "residual_ns", "write_archive"]
+__all__ = ["residual_ns", "write_archive"]

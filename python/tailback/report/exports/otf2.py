@@ -17,7 +17,9 @@ from typing import Any
 
 import polars as pl
 
-from tailback.recorder.otf2_library import (
+from tailback.report.exports.model import EXPORTS, Exported, Result
+from tailback.run.run import Run
+from tailback.traffic.otf2_library import (
     COMM_GROUP,
     COMM_LOCATIONS,
     CPU_THREAD,
@@ -28,8 +30,6 @@ from tailback.recorder.otf2_library import (
     Otf2Library,
     StringNumbers,
 )
-from tailback.report.exports.model import EXPORTS, Exported, Result
-from tailback.run.run import Run
 from tailback.traffic.readers.otf2.reader import library_path
 from tailback.version import version
 

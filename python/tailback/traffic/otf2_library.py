@@ -8,7 +8,7 @@ from ctypes import c_char_p, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint
 from pathlib import Path
 from typing import Any
 
-from tailback.recorder.rank_files import RecordError
+from tailback.errors import TailbackError
 
 UNDEFINED = 0xFFFFFFFF
 WRITE, POSIX, NO_COMPRESSION, FLUSH = 0, 1, 1, 1
@@ -101,7 +101,7 @@ _EVENTS: dict[str, tuple[Any, ...]] = {
 
 
 class Otf2Library:
-    """The loaded library; every call that fails raises RecordError.
+    """The loaded library; every call that fails raises TailbackError.
 
     Args:
         path: The shared library.
@@ -127,7 +127,7 @@ class Otf2Library:
             str(folder).encode(), name.encode(), WRITE, 1 << 20, 4 << 20, POSIX, NO_COMPRESSION
         )
         if not handle:
-            raise RecordError(
+            raise TailbackError(
                 "the trace cannot be written",
                 file=folder,
                 remedy="check the folder and the free space on its disk",
@@ -146,9 +146,9 @@ class Otf2Library:
         function = self._function(f"OTF2_Archive_{name}", (c_void_p, *_WRITERS[name]), c_void_p)
         writer = function(handle, *arguments)
         if not writer:
-            raise RecordError(
+            raise TailbackError(
                 f"the OTF2 library refuses {name}",
-                remedy="check the free space on the disk of --out",
+                remedy="check the free space on its disk",
             )
         return int(writer)
 
@@ -191,12 +191,12 @@ class Otf2Library:
         return ctypes.cast(getattr(self._library, name), c_void_p).value
 
     def check(self, code: int, what: str) -> None:
-        """Raise RecordError for a code that is not success."""
+        """Raise TailbackError for a code that is not success."""
         if code:
             reason = (self._describe(code) or b"").decode(errors="replace")
-            raise RecordError(
+            raise TailbackError(
                 f"the OTF2 library fails to write {what}: {reason}",
-                remedy="check the free space on the disk of --out",
+                remedy="check the free space on its disk",
             )
 
     def _function(self, name: str, types: tuple[Any, ...], result: Any) -> Callable[..., Any]:
