@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tailback.evidence.split import PART_NAMES
 from tailback.report.rank_timeline import rank_timeline
 from tailback.report.scales import KIND_COLOURS
 from tests.factories import webdriver
@@ -197,6 +198,56 @@ def test_both_axes_say_whose_time_they_have(browser: webdriver.Browser, measured
     ranks, course = sorted(browser.run("return window.saved"), key=lambda svg: "expected" in svg)
     assert "measured time since the first rank began" in ranks
     assert ": at the link" in course and "expected time, " in course
+
+
+def test_close_up_shows_single_calls_and_messages(
+    browser: webdriver.Browser, measured: Path
+) -> None:
+    tables = make_measured(make_run())
+    browser.open(measured)
+    browser.run("for (let i = 0; i < 3; i++) document.getElementById('rank-in').click()")
+    browser.settle()
+    # An eighth of the time, about its middle: 87.5 to 112.5 µs.
+    total = STEP_PS * STEPS
+    start, end = total * 7 // 16, total * 9 // 16
+    rank, step = 5, 4
+    enter = step * STEP_PS + 5_000_000
+    leave = (step + 1) * STEP_PS
+    wide = float(browser.run("return document.getElementById('ranks').clientWidth"))
+
+    def tip(ps: float) -> list[str]:
+        x = LEFT + (ps - start) / (end - start) * (wide - LEFT - RIGHT_EDGE)
+        point(browser, ("pointermove", x, TOP + (rank + 0.5) * TALL))
+        return text(browser, "ranks-tip").split("\n")
+
+    late = enter + wait_ps(rank, step)
+    assert tip((late + leave) / 2)[1:] == [
+        f"MPI_Recv, {PART_NAMES['transfer']} for {(leave - late) / 1e6:.3g} µs",
+        f"measured time {late / 1e6:.3g} µs – {leave / 1e6:.3g} µs",
+    ]
+    assert tip(leave + 1_000_000)[1] == f"{PART_NAMES['computation']} for 5 µs"
+    browser.run(
+        "window.saved = []; const make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { blob.text().then(t => window.saved.push(t));"
+        " return make(blob); };"
+        "HTMLAnchorElement.prototype.click = () => {};"
+        "document.getElementById('save-ranks').click();"
+    )
+    browser.wait("return window.saved.length === 1")
+    drawing = browser.run("return window.saved[0]")
+    shown = tables["transfers"].filter(
+        (pl.col("send_enter_ps") < end)
+        & (pl.col("recv_done_ps") > start)
+        & (pl.max_horizontal("src_rank", "dst_rank") < 16)
+    )
+    arrows = re.search(r'd="([^"]*)"[^>]*stroke-width="0.9"', drawing)
+    assert arrows is not None and shown.height > 0
+    assert arrows[1].count("M") == 3 * shown.height
+    browser.run("document.getElementById('rank-all').click()")
+    browser.settle()
+    x, y = place(browser, rank, (late + leave) / 2)
+    point(browser, ("pointermove", x, y))
+    assert len(text(browser, "ranks-tip").split("\n")[1].split("mostly in")) == 2
 
 
 def test_the_keyboard_goes_from_rank_to_rank(browser: webdriver.Browser, measured: Path) -> None:

@@ -176,7 +176,13 @@ export interface RanksMeta {
   expected_ps: (number[] | null)[];
   /** Node of each rank; −1 where unknown. */
   rank_node: Ref;
-  /** Point-to-point messages by receiver, with the windows in which they were sent and received. */
+  /** Unit of the times of pieces and messages, in picoseconds. */
+  unit_ps: number;
+  /** Single calls by rank and time, in pieces of one kind; ``call`` as above. */
+  pieces: Record<"rank" | "kind" | "start" | "end" | "call", Ref>;
+  /** Whether the report has the single calls of each window. */
+  in_pieces: Ref;
+  /** Point-to-point messages by receiver, with the times of their sending and receiving. */
   messages: Record<"src_rank" | "dst_rank" | "size_bytes" | "sent" | "begun" | "done" | "line", Ref>;
   messages_left_out: number;
   /** Lines of the program that send, and the links on which they met most congestion. */

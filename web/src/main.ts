@@ -55,6 +55,7 @@ function plots(model: Model, store: Store): [string, { surface: Surface }][] {
     const ranks = new RankTimeline(model, payload.ranks, store, canvas("ranks"));
     ranks.connectText(byId("rank-detail"), byId("rank-messages"));
     ranks.connectSelector(byId<HTMLSelectElement>("rank-sort"));
+    ranks.connectZoom(byId("rank-in"), byId("rank-out"), byId("rank-all"));
     out.push(["rank_timeline", ranks]);
   }
   if (model.run(0).course.frames > 1) {

@@ -14,7 +14,7 @@ interface Message {
   to: number;
   bytes: number;
   line: number;
-  /** Windows in which it was sent, and in which it was received. */
+  /** When it was sent, and when it was received. */
   sent: number;
   done: number;
 }
@@ -24,10 +24,12 @@ function within(model: Model, meta: RanksMeta, from: number, to: number, window:
   const get = (name: keyof RanksMeta["messages"]): ArrayLike<number> => model.arrays.get(meta.messages[name]);
   const [src, dst, sent] = [get("src_rank"), get("dst_rank"), get("sent")];
   const [begun, done, bytes, line] = [get("begun"), get("done"), get("size_bytes"), get("line")];
+  const edge = (at: number): number => (meta.edges_ps[at] ?? 0) / meta.unit_ps;
+  const [start, end] = [edge(window), edge(window + 1)];
   const out: Message[] = [];
   for (let i = 0; i < src.length; i++) {
-    const receives = dst[i]! >= from && dst[i]! < to && begun[i]! <= window && done[i]! >= window;
-    const sends = src[i]! >= from && src[i]! < to && sent[i] === window;
+    const receives = dst[i]! >= from && dst[i]! < to && begun[i]! < end && done[i]! >= start;
+    const sends = src[i]! >= from && src[i]! < to && sent[i]! >= start && sent[i]! < end;
     if (!receives && !sends) continue;
     out.push({ from: src[i]!, to: dst[i]!, bytes: bytes[i]!, line: line[i]!, sent: sent[i]!, done: done[i]! });
   }

@@ -1,6 +1,8 @@
 // The rank timeline in measured time: what each rank did in each window, with waits by kind.
 
 import { AXIS_HEIGHT, bottomAxis, linear, ticksOf, timeText, timeUnit } from "./axis";
+import { Calls } from "./calls";
+import type { Places, Span } from "./calls";
 import type { Model, Numbers, RanksMeta } from "./data";
 import { frameAt } from "./data";
 import { listMessages } from "./messages";
@@ -21,6 +23,11 @@ const TALL = 360;
 /** Rows at least this high show all activities in proportion, lower ones only the largest. */
 const SPLIT = 6;
 const FULL = 255;
+/** How much a step of the zoom shows of what was shown, and a step aside moves it. */
+const ZOOM = 0.5;
+const ASIDE = 0.25;
+/** Most of the zoom: so small a share of the measured time fills the width. */
+const CLOSEST = 1e-6;
 
 interface Cell {
   row: number;
@@ -36,6 +43,11 @@ export class RankTimeline implements Drawing {
   private readonly cells: Numbers[];
   /** Row of the data at each position from the top. */
   private order: number[];
+  /** Part of the measured time that is drawn, and its single calls where they can be told apart. */
+  private view: Span;
+  private pieces: number[] | null = null;
+  private arrowLegend = "";
+  private readonly calls: Calls;
   private cursor: Cell | null = null;
   private hovered: Cell | null = null;
   /** Windows dragged over, and the span of frames they correspond to. */
@@ -54,6 +66,8 @@ export class RankTimeline implements Drawing {
     this.node = model.arrays.get(meta.node);
     this.cells = meta.kinds.map((kind) => model.arrays.get(kind.cells));
     this.order = Array.from({ length: this.rows }, (_, row) => row);
+    this.view = this.entire;
+    this.calls = new Calls(model, meta);
     this.surface = new Surface(canvas, this);
     this.connect();
     store.listen((choice) => {
@@ -76,8 +90,81 @@ export class RankTimeline implements Drawing {
     return this.bottom + AXIS_HEIGHT + LINE * this.legendLines(width).length + 6;
   }
 
+  private get entire(): Span {
+    return [0, this.meta.edges_ps[this.windows] ?? 0];
+  }
+
+  private get zoomed(): boolean {
+    return this.view[1] - this.view[0] < this.entire[1];
+  }
+
+  /** Where a time is drawn, at the edges of the plot if it is outside of the view. */
+  private xOf(ps: number): number {
+    return Math.min(Math.max(this.unclipped(ps), LEFT), this.width - RIGHT);
+  }
+
+  private unclipped(ps: number): number {
+    const [from, to] = this.view;
+    return LEFT + ((ps - from) / Math.max(to - from, 1e-9)) * (this.width - LEFT - RIGHT);
+  }
+
   private x(window: number): number {
-    return Math.round(LEFT + (window / this.windows) * (this.width - LEFT - RIGHT));
+    return Math.round(this.xOf(this.meta.edges_ps[window] ?? 0));
+  }
+
+  private psAt(px: number): number {
+    const [from, to] = this.view;
+    return from + ((px - LEFT) / Math.max(this.width - LEFT - RIGHT, 1)) * (to - from);
+  }
+
+  /** Show a part of the measured time. */
+  private show(from: number, to: number): void {
+    const [, end] = this.entire;
+    const length = Math.min(Math.max(to - from, end * CLOSEST), end);
+    const start = Math.min(Math.max(from, 0), end - length);
+    this.view = [start, start + length];
+    this.pieces = this.zoomed ? this.calls.within(this.view) : null;
+    this.surface.redraw();
+  }
+
+  /** Zoom by a factor about a time, the middle of the view if none is given. */
+  zoom(factor: number, about = (this.view[0] + this.view[1]) / 2): void {
+    const [from, to] = this.view;
+    this.show(about - (about - from) * factor, about + (to - about) * factor);
+  }
+
+  /** Show the selected time span, or where there is none, half of what is shown. */
+  zoomIn(): void {
+    const span = this.marked();
+    const edges = this.meta.edges_ps;
+    const [from, to] = span ? [edges[span[0]] ?? 0, edges[span[1]] ?? 0] : [0, 0];
+    if (to > from && to - from < this.view[1] - this.view[0]) this.show(from, to);
+    else this.zoom(ZOOM, this.cursorPs());
+  }
+
+  zoomOut(): void {
+    this.zoom(1 / ZOOM, this.cursorPs());
+  }
+
+  showAll(): void {
+    this.show(...this.entire);
+  }
+
+  private cursorPs(): number | undefined {
+    if (!this.cursor) return undefined;
+    const { edges_ps: edges } = this.meta;
+    const ps = ((edges[this.cursor.window] ?? 0) + (edges[this.cursor.window + 1] ?? 0)) / 2;
+    return ps >= this.view[0] && ps <= this.view[1] ? ps : undefined;
+  }
+
+  private get placesOnCanvas(): Places {
+    const place = new Map(this.order.map((row, at) => [row, at]));
+    return {
+      x: (ps) => this.xOf(ps),
+      at: (ps) => this.unclipped(ps),
+      y: (rank) => (place.has(rank) ? TOP + place.get(rank)! * this.rowHeight : undefined),
+      rowHeight: this.rowHeight,
+    };
   }
 
   /** Share of a window that a row's ranks spent in a kind of time, 0–255. */
@@ -95,6 +182,20 @@ export class RankTimeline implements Drawing {
 
   draw(renderer: Renderer, width: number): void {
     this.width = width;
+    if (this.pieces) {
+      const places = this.placesOnCanvas;
+      renderer.clip(LEFT, TOP, width - LEFT - RIGHT, this.bottom - TOP);
+      this.calls.draw(renderer, this.pieces, places, this.view, (kind) => this.fill(kind));
+      this.arrowLegend = this.calls.drawArrows(renderer, places, this.view);
+      renderer.unclip();
+    } else this.drawWindows(renderer);
+    renderer.frame(LEFT - 0.5, TOP - 0.5, width - RIGHT - LEFT + 1, this.bottom - TOP + 1, "#c3cad1", 1);
+    this.drawNames(renderer);
+    this.drawAxis(renderer);
+    this.drawLegend(renderer);
+  }
+
+  private drawWindows(renderer: Renderer): void {
     const bins: number[][] = this.cells.map(() => []);
     const tall = this.rowHeight;
     this.order.forEach((row, place) => {
@@ -112,10 +213,6 @@ export class RankTimeline implements Drawing {
     });
     bins.forEach((bin, kind) => renderer.rects(bin, this.fill(kind)));
     if (tall >= SPLIT) this.drawRules(renderer);
-    renderer.frame(LEFT - 0.5, TOP - 0.5, this.x(this.windows) - LEFT + 1, this.bottom - TOP + 1, "#c3cad1", 1);
-    this.drawNames(renderer);
-    this.drawAxis(renderer);
-    this.drawLegend(renderer);
   }
 
   /** One window of a row: its activities stacked, each as high as its share of the time. */
@@ -156,10 +253,11 @@ export class RankTimeline implements Drawing {
   }
 
   private drawAxis(renderer: Renderer): void {
-    const end = this.meta.edges_ps[this.windows] ?? 0;
-    const time = linear([0, end], [LEFT, this.width - RIGHT]);
-    const [word, size] = timeUnit(end);
-    const title = `measured time since the first rank began, ${word}`;
+    const [from, to] = this.view;
+    const time = linear([from, to], [LEFT, this.width - RIGHT]);
+    const [word, size] = timeUnit(to - from);
+    const arrows = this.pieces ? `; ${this.arrowLegend}` : "";
+    const title = `measured time since the first rank began, ${word}${arrows}`;
     bottomAxis(renderer, time, ticksOf(time, size), this.bottom, title);
   }
 
@@ -280,6 +378,12 @@ export class RankTimeline implements Drawing {
     return [this.who(row), `measured time ${timeText(from)} – ${timeText(to)}${within}`, ...spent];
   }
 
+  /** The single call at a place, if calls are drawn. */
+  private factsOfCall(row: number, px: number): string[] | null {
+    const facts = this.pieces && this.calls.facts(row, this.psAt(px), this.pieces);
+    return facts && [this.who(row), ...facts];
+  }
+
   /** Waiting time per rank of a row in the whole run. */
   private waited(row: number): number {
     const ranks = Math.max((this.first[row + 1] ?? 0) - (this.first[row] ?? 0), 1);
@@ -307,7 +411,7 @@ export class RankTimeline implements Drawing {
     };
     new Tip(this.canvas, (x, y) => {
       const cell = this.hit(x, y);
-      return cell && this.facts(cell);
+      return cell && (this.factsOfCall(cell.row, x) ?? this.facts(cell));
     });
   }
 
@@ -332,8 +436,9 @@ export class RankTimeline implements Drawing {
 
   private windowAt(px: number): number | null {
     if (px < LEFT - 6 || px > this.width) return null;
-    const at = Math.floor(((px - LEFT) / (this.width - LEFT - RIGHT)) * this.windows);
-    return Math.min(Math.max(at, 0), this.windows - 1);
+    const ps = this.psAt(px);
+    const at = this.meta.edges_ps.findIndex((edge) => edge > ps) - 1;
+    return at < 0 ? (ps < 0 ? 0 : this.windows - 1) : at;
   }
 
   private hit(px: number, py: number): Cell | null {
@@ -374,10 +479,39 @@ export class RankTimeline implements Drawing {
       this.store.point(null);
       this.surface.refresh();
     });
+    canvas.addEventListener("wheel", (event) => {
+      // A wheel alone scrolls the page.
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      this.zoom(event.deltaY < 0 ? ZOOM : 1 / ZOOM, this.psAt(pointer(event, canvas)[0]));
+    }, { passive: false });
     canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
+  /** Zoom and move by the keys that trace viewers have for it. */
+  private zoomKey(key: string): boolean {
+    const [from, to] = this.view;
+    const aside = (to - from) * ASIDE;
+    const acts: Record<string, () => void> = {
+      w: () => this.zoomIn(),
+      s: () => this.zoomOut(),
+      a: () => this.show(from - aside, to - aside),
+      d: () => this.show(from + aside, to + aside),
+      0: () => this.showAll(),
+    };
+    const act = acts[key.toLowerCase()];
+    act?.();
+    return act !== undefined;
+  }
+
+  connectZoom(into: HTMLElement, out: HTMLElement, all: HTMLElement): void {
+    into.addEventListener("click", () => this.zoomIn());
+    out.addEventListener("click", () => this.zoomOut());
+    all.addEventListener("click", () => this.showAll());
+  }
+
   private key(event: KeyboardEvent): void {
+    if (!event.ctrlKey && !event.metaKey && !event.altKey && this.zoomKey(event.key)) return;
     const steps: Record<string, [number, number]> = {
       ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
     };

@@ -96,6 +96,41 @@ class Run(base.Run):
                 f"needs the package {error.name}", remedy="pip install pandas pyarrow"
             ) from None
 
+    def to_hatchet(self) -> Any:
+        """The back-pressure flame graph as a ``hatchet.GraphFrame``.
+
+        Returns:
+            Below the run its saturated links; below each the lines of the program and the ranks
+            that wait on it. ``time`` and ``time (inc)`` are stall in seconds; of a run without a
+            log of its messages, ``congested packets``.
+
+        Raises:
+            TailbackError: hatchet is not installed (``pip install llnl-hatchet``).
+
+        Example:
+            >>> print(run.to_hatchet().tree(metric_column="time (inc)"))
+        """
+        from tailback.api.frames import hatchet_frame
+
+        return hatchet_frame(self)
+
+    def to_pipit(self) -> Any:
+        """The messages as a ``pipit.Trace``, with the columns of pipit's reader of OTF2.
+
+        Returns:
+            Sends at the time they are posted, and receives when the last byte arrives; ranks are
+            processes.
+
+        Raises:
+            TailbackError: pipit of the HPC group (Maryland) is not installed.
+
+        Example:
+            >>> run.to_pipit().comm_matrix()
+        """
+        from tailback.api.frames import pipit_trace
+
+        return pipit_trace(self)
+
     def _names(self) -> dict[str, _Names]:
         """By the column of a number, the columns that say what it stands for."""
         links, labels = self.tables["links"], self.tables["labels"]

@@ -10,7 +10,6 @@ Results go to stdout, progress and warnings to stderr.
 from __future__ import annotations
 
 import difflib
-import gc
 import io
 import os
 import re
@@ -18,16 +17,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import click
 
 from tailback.available import require_address_space
-from tailback.cli.interrupt import end_on_signals, ended_by_sigterm
+from tailback.cli.interrupt import end_on_signals
+from tailback.cli.loading import loading
 from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
 from tailback.errors import TailbackError, command_line, nearest
 from tailback.names.display import printable
+from tailback.version import version
 
 COMMANDS = {
     "advise": "Advise where the next job of a machine should go.",
@@ -50,7 +50,7 @@ COMMANDS = {
     "watch": "Watch a running collection: hot links, congestion trees, changes.",
 }
 """Every command and its line of the help. A command is the function of its name in the module of
-its name, ``list`` apart, loaded when it is asked for: all of them together take seconds to load."""
+its name, ``list`` apart, loaded when it is asked for."""
 
 
 @contextmanager
@@ -83,7 +83,8 @@ class Commands(click.Group):
         """Load a command by its name; None if there is none of that name."""
         if cmd_name not in self.commands and cmd_name in COMMANDS:
             module, function = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
-            command = getattr(_load(f"tailback.cli.{module}"), function)
+            with loading():
+                command = getattr(import_module(f"tailback.cli.{module}"), function)
             self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
 
@@ -103,23 +104,13 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _load(module: str) -> ModuleType:
-    """Import a module without garbage collection, a sixth of the time that frees nothing.
-
-    Later collections also skip the objects of modules, which live as long as the process.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        with ended_by_sigterm():
-            return import_module(module)
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
-
-
 _ELSEWHERE = {"list": ("lists", "list_parts")}
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"tailback, version {version()}")
+        ctx.exit()
 
 
 @click.group(
@@ -128,7 +119,14 @@ _ELSEWHERE = {"list": ("lists", "list_parts")}
     epilog="Exit codes: 0 success, 1 not as predicted (confirm) or stated (verify), 2 invalid "
     "input, 3 no verdict (undetermined, not repeatable), 130 interrupted.",
 )
-@click.version_option(package_name="tailback", prog_name="tailback")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 def cli() -> None:
     """Find where traffic backs up in a network, why, and prove the fix.
 

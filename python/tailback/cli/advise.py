@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.api.advise import LOAD, Advice
-from tailback.api.advise import advise as api_advise
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import fabric_option
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import align_columns, command_lines, more_line, wrap
 from tailback.errors import InvalidValueError, TailbackError
-from tailback.io.folders import check_writable
 from tailback.names.display import printable
 from tailback.units import counted, format_time, parse_gbps, percent
+
+if TYPE_CHECKING:
+    from tailback.api.advise import Advice
 
 
 @click.command()
@@ -32,9 +33,7 @@ from tailback.units import counted, format_time, parse_gbps, percent
 @click.option(
     "--load",
     type=click.FloatRange(0, 1),
-    default=LOAD,
-    show_default=True,
-    help="Assumed traffic of each of them, as a share of the line rate; 0: none.",
+    help="Assumed traffic of each of them, as a share of the line rate (default 0.2); 0: none.",
 )
 @click.option(
     "--slow-cable",
@@ -54,7 +53,7 @@ def advise(
     source: Path,
     fabric: str | None,
     jobs: Path,
-    load: float,
+    load: float | None,
     slow_cables: tuple[str, ...],
     seeds: int,
     out: Path | None,
@@ -70,7 +69,12 @@ def advise(
     \b
     tailback advise next.toml --jobs squeue.json --slow-cable "leaf3[7]=25 Gb/s"
     """
+    with loading():
+        from tailback.api.advise import LOAD
+        from tailback.api.advise import advise as api_advise
     if out is not None:
+        with loading():
+            from tailback.io.folders import check_writable
         check_writable(out, force=force, sources=[source, jobs])
     cables = dict(map(_cable, slow_cables))
     with meter(quiet) as progress:
@@ -78,7 +82,7 @@ def advise(
             source,
             fabric=fabric,
             jobs=jobs,
-            load=load,
+            load=LOAD if load is None else load,
             slow_cables=cables,
             seeds=seeds,
             progress=progress.step,
@@ -106,17 +110,23 @@ def _cable(text: str) -> tuple[str, float]:
         ) from None
 
 
+_SHOWN, _NOTES = 8, 3
+"""Placements and notes on the screen."""
+
+
 def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
-    """The screen: placements with their hosts, slow cables, notes.
+    """The screen: where the job should go, how, placements with their hosts, slow cables, notes.
 
     Args:
         advice: The advice.
         out: Folder of its rank files; None: not written.
     """
-    best = advice.rows[0]
-    hosts = counted(len(best["hosts"]), "host")
-    beside = f"beside {counted(advice.beside, 'job')}" if advice.beside else "alone"
-    lines = [f"NEXT JOB  {hosts} of {advice.free} free, {beside}"]
+    lines = wrap(_verdict(advice), first="ADVICE  ")
+    if out is not None:
+        for file in advice.rank_files[:1]:
+            lines += command_lines(file.command_from(out))
+    elif advice.rank_files:
+        lines += wrap("Its rank files for Open MPI, Slurm and MPICH: give --out FOLDER.")
     rows = [
         (
             row["placement"],
@@ -124,31 +134,36 @@ def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
             _gain(row),
             printable(_shortened(row["hosts"])),
         )
-        for row in advice.rows
+        for row in advice.rows[:_SHOWN]
     ]
-    lines += align_columns(("placement", "time", "less time", "hosts"), rows, " rr ", names=(0, 3))
-    gain = best["gain"]
-    if gain is None or len(advice.rows) < 2 or gain <= 0:
-        text = "No choice of free hosts is better than the first ones in their order."
-    else:
-        text = (
-            f"Use placement {advice.best}: {percent(gain)} less time than on the first free hosts "
-            f"({percent(best['gain_low'])} to {percent(best['gain_high'])} in all draws)."
-        )
-    lines += ["", *wrap(text)]
-    if out is not None:
-        lines += [f"  $ {printable(file.command_from(out))}" for file in advice.rank_files[:1]]
-    elif advice.rank_files:
-        lines += wrap("Its rank files for Open MPI, Slurm and MPICH: give --out FOLDER.")
+    head = ("placement", "time", "less time", "hosts")
+    lines += ["", "PLACEMENTS", *align_columns(head, rows, " rr ", names=(0, 3))]
+    lines += more_line(len(advice.rows) - _SHOWN)
     if advice.cables:
         costs = [
             (cable.cable, f"{cable.rate_gbps:g} Gb/s", percent(cable.next_job, sign="+"))
             for cable in advice.cables
         ]
         lines += ["", "SLOW CABLES", *align_columns(("cable", "rate", "next job"), costs, " rr")]
-    for note in advice.notes:
+    lines += [""] * bool(advice.notes)
+    for note in advice.notes[:_NOTES]:
         lines += wrap(f"note: {note}")
-    return lines
+    return lines + more_line(len(advice.notes) - _NOTES)
+
+
+def _verdict(advice: Advice) -> str:
+    """The best placement, what it gains, and on how many hosts."""
+    best = advice.rows[0]
+    hosts = counted(len(best["hosts"]), "host")
+    beside = f"beside {counted(advice.beside, 'job')}" if advice.beside else "alone"
+    where = f"{hosts} of {advice.free} free, {beside}"
+    gain = best["gain"]
+    if gain is None or len(advice.rows) < 2 or gain <= 0:
+        return f"No choice of free hosts is better than the first ones in their order ({where})."
+    return (
+        f"Use placement {advice.best}: {percent(gain)} less time than on the first free hosts "
+        f"({percent(best['gain_low'])} to {percent(best['gain_high'])} in all draws; {where})."
+    )
 
 
 def _gain(row: dict[str, Any]) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tailback.api.calibrate import calibrate as fit_machine
-from tailback.calibration.estimates import FittedValue
-from tailback.calibration.file import Calibration
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
 from tailback.cli.result import show
 from tailback.cli.text import align_columns, wrap
-from tailback.names.display import printable
 from tailback.units import bytes_in_unit, time_in_unit
+
+if TYPE_CHECKING:
+    from tailback.calibration.estimates import FittedValue
+    from tailback.calibration.file import Calibration
 
 
 @click.command()
@@ -58,6 +60,8 @@ def calibrate(
     tailback calibrate near.txt@n1,n2 far.txt@n1,n99 bw.txt@n1,n2 \\
         --fabric fabric.txt --out machine.toml
     """
+    with loading():
+        from tailback.api.calibrate import calibrate as fit_machine
     calibration = fit_machine(files, fabric=fabric, hosts=hosts, rankfile=rankfile)
     if out is not None:
         calibration.write(out, force=force)
@@ -73,6 +77,9 @@ def calibrate(
 
 
 def _screen(calibration: Calibration, out: Path | None) -> list[str]:
+    """The screen: hosts that disagree, values with intervals, what is unknown, notes."""
+    from tailback.io.folders import shell_path
+
     lines = []
     for disagreement in calibration.disagreements:
         lines += ["HOSTS DISAGREE", *wrap(disagreement.text()), ""]
@@ -92,8 +99,11 @@ def _screen(calibration: Calibration, out: Path | None) -> list[str]:
     for note in calibration.notes:
         lines += wrap(f"note: {note}")
     if out is not None:
-        lines += wrap(f"written to {printable(str(out))}")
-    return lines if lines[-1] else lines[:-1]
+        use = f"--calibration {shell_path(out)}"
+        lines += ["", f"NEXT  tailback diagnose TRACE --fabric FABRIC {use}"]
+    else:
+        lines += ["", "NEXT  add --out machine.toml to use these settings in a diagnosis"]
+    return lines
 
 
 def _row(fitted: FittedValue) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import Duration, FiniteRange, format_option, quiet_option
 from tailback.cli.text import align_columns
 from tailback.collector import (
@@ -32,7 +33,7 @@ from tailback.port_counters.targets import PortTarget
 from tailback.units import counted, percent
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.option(
     "--out",
     required=True,

@@ -10,14 +10,10 @@ from typing import Any
 
 import click
 
-from tailback.api.compare import compare as api_compare
-from tailback.api.compare import summary_rows
-from tailback.api.runs import require_packets
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
-from tailback.cli.runs import read_samples
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import TailbackError
-from tailback.run.run import check_writable
 from tailback.units import format_time, percent
 
 
@@ -48,6 +44,11 @@ def compare(
     \b
     tailback compare diagnosis/run diagnosis/after --out changes
     """
+    with loading():
+        from tailback.api.compare import compare as api_compare
+        from tailback.api.runs import require_packets
+        from tailback.cli.runs import read_samples
+        from tailback.run.run import check_writable
     if out is not None:
         check_writable(out, force=force, sources=[before, after])
     elif figures:
@@ -67,40 +68,55 @@ def compare(
             click.echo(f"\nthe differences: {out / 'compare.html'}")
 
 
+_TIERS, _PHASES, _LINKS, _CALLS = 4, 3, 4, 3
+"""Rows of each table on the screen; JSON has all."""
+
+
 def _lines(facts: dict[str, Any]) -> list[str]:
-    lines = align_columns(("", "before", "after", "change"), summary_rows(facts), " rrr")
+    """The screen: the verdict, figures of the run, links, lines, tiers and phases that changed."""
+    from tailback.api.compare import summary_rows
+
+    lines = wrap(_verdict(*facts["elapsed_ps"]), first="COMPARE  ")
     before, after = facts["described"]
-    if "fluid" in facts["models"]:
-        return [f"before  {before}", f"after   {after}", "", *lines]
-    if any("extrapolated" in description for description in facts["described"]):
-        lines = [*wrap(f"before  {before}"), *wrap(f"after   {after}"), "", *lines]
+    if "fluid" in facts["models"] or any("extrapolated" in model for model in (before, after)):
+        lines += [*wrap(f"before  {before}"), *wrap(f"after   {after}")]
+    lines += ["", *align_columns(("", "before", "after", "change"), summary_rows(facts), " rrr")]
+    links = [(link["name"], link["congested_fraction"], 0) for link in facts["links"]]
     tiers = [
         (f"tier {t['tier']} {t['direction']}", t["congested_fraction"], 1) for t in facts["tiers"]
     ]
     phases = [(f"phase {p['phase']}", p["congested_fraction"], 1) for p in facts["phases"]]
-    links = [(link["name"], link["congested_fraction"], 0) for link in facts["links"]]
-    for head, rows in (("congested fraction", tiers), ("by phase", phases[:8]), ("link", links)):
-        if rows:
-            cells = [_fractions(*row) for row in rows]
-            lines += [
-                "",
-                *align_columns((head, "before", "after", "change"), cells, " rrr", names=(0,)),
-            ]
+    lines += _table("congested fraction of link", [_fractions(*row) for row in links[:_LINKS]])
     stall = [
         (
             row["line"],
             *(_stall(value, facts["line_unit"]) for value in row["stall"]),
             _relative(*row["stall"]),
         )
-        for row in facts["lines"][:5]
+        for row in facts["lines"][:_CALLS]
     ]
-    if stall:
-        head = "stall by line" if facts["line_unit"] == "ps" else "congested packets by line"
-        lines += [
-            "",
-            *align_columns((head, "before", "after", "change"), stall, " rrr", names=(0,)),
-        ]
-    return lines
+    lines += _table(
+        "stall by line" if facts["line_unit"] == "ps" else "congested packets by line", stall
+    )
+    lines += _table("congested fraction of tier", [_fractions(*row) for row in tiers[:_TIERS]])
+    return lines + _table("of phase", [_fractions(*row) for row in phases[:_PHASES]])
+
+
+def _verdict(before_ps: int, after_ps: int) -> str:
+    """Which of two runs is faster, and by how much of the first one's time."""
+    times = f"{format_time(before_ps)} → {format_time(after_ps)}"
+    if not before_ps or before_ps == after_ps:
+        return f"Both take the same time ({times})."
+    share = percent(abs(after_ps / before_ps - 1), 1)
+    change = "more" if after_ps > before_ps else "less"
+    return f"The second run takes {share} {change} time ({times})."
+
+
+def _table(head: str, rows: list[tuple[str, str, str, str]]) -> list[str]:
+    """Rows that a run has before and after, below a blank line; none without rows."""
+    if not rows:
+        return []
+    return ["", *align_columns((head, "before", "after", "change"), rows, " rrr", names=(0,))]
 
 
 def _fractions(name: str, both: Sequence[float | None], digits: int) -> tuple[str, str, str, str]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tailback.api.confirm import confirm as api_confirm
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
 from tailback.cli.result import EXIT_OK, EXIT_REFUTED, EXIT_UNDETERMINED, show
 from tailback.cli.text import align_columns, wrap
-from tailback.diagnosis.model import Estimate
-from tailback.inference.confirmation import Confirmation, CostCheck, PartChange
 from tailback.units import counted, format_time, percent
+
+if TYPE_CHECKING:
+    from tailback.diagnosis.model import Estimate
+    from tailback.inference.confirmation import Confirmation, CostCheck, PartChange
 
 _EXIT = {"confirmed": EXIT_OK, "refuted": EXIT_REFUTED, "undetermined": EXIT_UNDETERMINED}
 
@@ -39,11 +42,14 @@ def confirm(before: Path, after: tuple[Path, ...], form: str) -> int:
     \b
     tailback confirm diagnosis after-1 after-2 after-3
     """
+    with loading():
+        from tailback.api.confirm import confirm as api_confirm
     confirmation = api_confirm(before, after)
     code = _EXIT[confirmation.outcome]
     if form == "json":
         return show(confirmation.model_dump_json(indent=2), code)
-    return show("\n".join(confirmation_lines(confirmation)), code)
+    lines = [*confirmation_lines(confirmation), *_next_step(confirmation, before)]
+    return show("\n".join(lines), code)
 
 
 def confirmation_lines(confirmation: Confirmation) -> list[str]:
@@ -59,6 +65,24 @@ def confirmation_lines(confirmation: Confirmation) -> list[str]:
         *wrap(_basis(confirmation)),
         *chain.from_iterable(wrap(f"{caveat}.") for caveat in confirmation.caveats),
     ]
+
+
+def _next_step(confirmation: Confirmation, before: Path) -> list[str]:
+    """What to do where the remedy is not confirmed."""
+    from tailback.io.folders import shell_path
+
+    if confirmation.outcome == "confirmed":
+        return []
+    if confirmation.outcome == "refuted":
+        what = "diagnose a recording with the remedy: tailback diagnose AFTER"
+    elif confirmation.predicted is None:
+        what = "diagnose the recording without the remedy again, with all its evidence"
+    else:
+        what = (
+            "record the run with the remedy several times, with the same input as before, and "
+            f"give all: tailback confirm {shell_path(before)} AFTER AFTER2 …"
+        )
+    return ["", *wrap(what, " " * 6, first="NEXT  ")]
 
 
 def _outcome(confirmation: Confirmation) -> str:

@@ -8,14 +8,10 @@ from pathlib import Path
 
 import click
 
-from tailback.api.counters import counters as analyse_counters
-from tailback.cli.counters_screen import group_lines, screen
-from tailback.cli.jobs_screen import job_lines
+from tailback.cli.grouped_help import GroupedHelp
+from tailback.cli.loading import loading
 from tailback.cli.option_types import Duration, FiniteRange, format_option
-from tailback.cli.queues_screen import queues_screen
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
-from tailback.port_counters.readers import READERS
-from tailback.run.run import check_writable
 
 
 def _subsystems(
@@ -36,12 +32,12 @@ def _subsystems(
     return out
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--reader",
     metavar="NAME",
-    help="Format of FILE: " + ", ".join(READERS.names()) + " (default: detected).",
+    help="Format of FILE (default: detected).",
 )
 @click.option(
     "--fabric",
@@ -133,14 +129,20 @@ def counters(
 ) -> int:
     """Find out where ports stall, from counters alone.
 
-    FILE has a format that --reader names, or is an archive in Parquet. Give snapshots of counters
-    as one FILE per instant.
+    FILE has one of the formats of 'tailback list counter-source', or is an archive in Parquet.
+    Give snapshots of counters as one FILE per instant.
 
     \b
     tailback counters 12h00.txt 12h10.txt --fabric fabric.txt
     tailback counters collection --fabric fabric.txt --out stalls
     tailback counters interfaces.csv.gz --fabric links.csv
     """
+    with loading():
+        from tailback.api.counters import counters as analyse_counters
+        from tailback.cli.counters_screen import group_lines, screen
+        from tailback.cli.jobs_screen import job_lines
+        from tailback.cli.queues_screen import queues_screen
+        from tailback.run.run import check_writable
     if out is not None:
         check_writable(out, force=force, sources=files)
     _refuse_idle(click.get_current_context(), out, fabric, jobs)

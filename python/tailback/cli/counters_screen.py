@@ -26,7 +26,7 @@ _TITLE: Final = {
     "quiet": "LITTLE STALL",
     "unknown": "UNDETERMINED",
 }
-_PORTS, _GROUPS = 8, 8
+_PORTS, _GROUPS = 5, 5
 
 
 def screen(

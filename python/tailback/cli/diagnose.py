@@ -6,30 +6,22 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.api.candidates import require_placements
-from tailback.api.diagnose import diagnose as run_diagnosis
-from tailback.api.pairs import diagnose_pairs, holds_benchmarks
-from tailback.budget import Budget
-from tailback.cli.evidence_screen import evidence_lines
 from tailback.cli.grouped_help import GroupedHelp
-from tailback.cli.hot_lines import hot_lines
+from tailback.cli.loading import loading
 from tailback.cli.option_types import TimeBudget, format_option, profile_option, quiet_option
-from tailback.cli.pairs_screen import pairs_lines
 from tailback.cli.progress import meter, profiled
-from tailback.cli.render import diagnosis_lines
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.errors import ScenarioError
-from tailback.io.folders import check_writable, shell_path
-from tailback.remedy import REMEDIES
-from tailback.simulation.parallel.spread import write_script
-from tailback.simulation.parallel.task_folder import TaskFolder
-from tailback.sources.captures import is_capture
-from tailback.sources.source import Source, SourceLike, path_safe_name
+
+if TYPE_CHECKING:
+    from tailback.api.diagnose import DiagnosisResult
+    from tailback.budget import Budget
+    from tailback.simulation.parallel.task_folder import TaskFolder
+    from tailback.sources.source import SourceLike
 
 
 @click.command(cls=GroupedHelp)
@@ -86,8 +78,8 @@ from tailback.sources.source import Source, SourceLike, path_safe_name
     "--remedy",
     "remedies",
     multiple=True,
-    type=click.Choice(REMEDIES.names()),
-    help="Kind of remedy to try; repeat for several (default: all).",
+    metavar="KIND",
+    help="Kind of remedy to try (tailback list remedy); repeat for several (default: all).",
 )
 @click.option(
     "--seeds",
@@ -180,6 +172,13 @@ def diagnose(
     tailback diagnose examples/demo/demo.toml --out diagnosis
     tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
+    with loading():
+        from tailback.api.candidates import require_placements
+        from tailback.api.diagnose import diagnose as run_diagnosis
+        from tailback.api.pairs import holds_benchmarks
+        from tailback.io.folders import check_writable
+        from tailback.sources.captures import is_capture
+        from tailback.sources.source import Source, path_safe_name
     require_placements("--method", methods)
     path = source.pop("source")
     if holds_benchmarks(path):
@@ -221,6 +220,15 @@ def diagnose(
         )
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
+    return _show(result, out, form, verbose=verbose, evidence=evidence)
+
+
+def _show(result: DiagnosisResult, out: Path, form: str, *, verbose: bool, evidence: bool) -> int:
+    """Print a result; returns the exit code."""
+    from tailback.cli.evidence_screen import evidence_lines
+    from tailback.cli.hot_lines import hot_lines
+    from tailback.cli.render import diagnosis_lines
+
     diagnosis = result.diagnosis
     code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
     if form == "json":
@@ -240,6 +248,10 @@ def _diagnose_pairs(
     files: list[Path], fabric: Path | None, out: Path | None, force: bool, form: str
 ) -> int:
     """The diagnosis of benchmarks; ScenarioError for options that do not apply to them."""
+    from tailback.api.pairs import diagnose_pairs
+    from tailback.cli.pairs_screen import pairs_lines
+    from tailback.errors import ScenarioError
+
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
@@ -265,6 +277,10 @@ def _task_folder(out: Path, dask: str | None, slurm: int | None) -> Iterator[Tas
     if dask is None and slurm is None:
         yield None
         return
+    from tailback.io.folders import shell_path
+    from tailback.simulation.parallel.spread import write_script
+    from tailback.simulation.parallel.task_folder import TaskFolder
+
     tasks = TaskFolder.create(out.absolute().with_name(f"{out.absolute().name}.tasks"))
     try:
         if slurm is not None:

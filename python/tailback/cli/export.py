@@ -15,6 +15,7 @@ from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import FabricError, RunError, TailbackError
 from tailback.io.delimited import for_spreadsheets
+from tailback.io.folders import AtomicDirectory
 from tailback.names.ports import link_names
 from tailback.report import attribute, to_table
 from tailback.report.exports import EXPORTS, Result
@@ -175,7 +176,7 @@ def _to_tool(name: str, summary: str) -> click.Command:
 
     @click.argument("folder", type=click.Path(path_type=Path))
     @click.argument("out", type=click.Path(path_type=Path))
-    @click.option("--force", is_flag=True, help="Overwrite the file.")
+    @click.option("--force", is_flag=True, help="Overwrite it.")
     def write(folder: Path, out: Path, force: bool) -> None:
         _require_outside(folder, out)
         run = read_samples(folder)
@@ -188,7 +189,11 @@ def _to_tool(name: str, summary: str) -> click.Command:
             for line in exported.lines:
                 file.write(line.encode() + b"\n")
 
-        _write(out, force, write_lines)
+        if exported.fill is None:
+            _write(out, force, write_lines)
+        else:
+            with AtomicDirectory(out, force=force, sources=[folder]) as part:
+                exported.fill(part)
         _state_skips(run)
         click.echo(f"{exported.contents}, written to {out}")
         click.echo(f"{exported.opened_by}")
@@ -204,8 +209,13 @@ def _to_tool(name: str, summary: str) -> click.Command:
     return click.command(name, help=text, short_help=summary)(write)
 
 
-FILES = {"perfetto": "trace.json", "prometheus": "tailback.prom", "folded": "stalls.folded"}
-"""Usual names of the files of each format."""
+FILES = {
+    "perfetto": "trace.json",
+    "prometheus": "tailback.prom",
+    "folded": "stalls.folded",
+    "otf2": "otf2-trace",
+}
+"""Usual names of the file or folder of each format."""
 
 for entry in EXPORTS:
     export.add_command(_to_tool(entry.name, entry.summary))

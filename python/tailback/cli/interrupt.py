@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from tailback.cli.result import EXIT_INTERRUPTED
-from tailback.io.atomic_exchange import discard_unfinished
 
 GRACE_S = 2.0
 """Time for Python to handle the signal. The packet engine checks about every 50 ms."""
@@ -80,6 +79,9 @@ def ended_by_sigterm() -> Iterator[None]:
 
 def _end() -> None:
     """End the process at once, without leaving incomplete files."""
+    # Deferred: it takes a tenth of the time in which the help is there.
+    from tailback.io.atomic_exchange import discard_unfinished
+
     discard_unfinished()
     cursor = _SHOW_CURSOR if sys.stderr is not None and sys.stderr.isatty() else ""
     # Not by sys.stderr: the main thread may hold its lock.

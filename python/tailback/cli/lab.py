@@ -57,6 +57,7 @@ def up(source: Path, scheme: str | None) -> None:
         f"{counted(len(plan.spines), 'spine')}"
         + (f"; its ports sample packets: {sampling}" if sampling else "")
     )
+    click.echo("NEXT  tailback lab run --out case --secret 7 -- PROGRAM")
 
 
 @lab.command(epilog="docs/reference/lab.md says what each cause is.")
@@ -147,7 +148,7 @@ def run(
             remedy=change,
             step=lambda what: progress.step(what, 0.0),
         )
-    click.echo(printable(f"tailback diagnose {shell_path(out)}"))
+    click.echo(printable(f"NEXT  tailback diagnose {shell_path(out)}"))
 
 
 def recommended_change(folder: Path) -> RecommendedChange:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.budget import Budget
 from tailback.errors import InvalidValueError
 from tailback.units import parse_time_ps
+
+if TYPE_CHECKING:
+    from tailback.budget import Budget
 
 
 class FiniteRange(click.FloatRange):
@@ -26,7 +28,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class TimeBudget(click.ParamType[Budget]):
+class TimeBudget(click.ParamType["Budget"]):
     """A wall-clock time with its unit, which begins to run when the option is read."""
 
     name = "time"
@@ -35,6 +37,8 @@ class TimeBudget(click.ParamType[Budget]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Budget:
         """The budget; refuses a time without a unit, and none at all."""
+        from tailback.budget import Budget
+
         if isinstance(value, Budget):
             return value
         try:

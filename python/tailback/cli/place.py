@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.api.candidates import require_placements
-from tailback.api.place import place as make_placements
 from tailback.cli.grouped_help import GroupedHelp
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import allow_hosts_option, source_options
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import align_columns, command_lines, more_line, wrap
 from tailback.errors import option
 from tailback.names.display import printable
-from tailback.run.run import check_writable
 from tailback.units import format_time, percent
+
+if TYPE_CHECKING:
+    from tailback.api.place import PlacementResult
 
 
 @click.command(cls=GroupedHelp)
@@ -56,6 +57,10 @@ def place(
     \b
     tailback place TRACE --fabric FABRIC --method tile --out ranks
     """
+    with loading():
+        from tailback.api.candidates import require_placements
+        from tailback.api.place import place as make_placements
+        from tailback.run.run import check_writable
     require_placements(option("methods"), methods)
     path = source.pop("source")
     if out is not None:
@@ -88,22 +93,47 @@ def place(
         }
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo("\n".join(_lines(placed.rows)))
-    if not simulated:
-        click.echo("\n".join(wrap(_NOT_SIMULATED)))
-    for note in [*placed.skipped, *placed.notes]:
-        click.echo("\n".join(wrap(f"note: {note}")))
-    if placed.omitted:
-        click.echo("\n".join(wrap(f"note: {placed.omitted}")))
     for name, why in placed.left_out.items():
         click.echo(f"  {name} left out: {why}", err=True)
-    if out is not None:
-        click.echo(f"\nBEST  {placed.best}; rank files in {printable(str(out))}:")
-        table = [(file.file, printable(file.command_from(out))) for file in placed.rank_files]
-        click.echo("\n".join(align_columns(("file", "use it with"), table)))
-        for name, why in placed.no_rank_file.items():
-            click.echo("\n".join(wrap(f"no file for {name}: {why}")))
+    click.echo("\n".join(_screen(placed, out, simulated)))
 
+
+def _screen(placed: PlacementResult, out: Path | None, simulated: bool) -> list[str]:
+    """The screen: the best placement, how to use it, all of them, notes."""
+    lines = wrap(_verdict(placed.rows), first="BEST  ")
+    if out is not None:
+        lines += wrap(f"Rank files are in {printable(str(out))}. For one launcher each:")
+        for file in placed.rank_files:
+            lines += command_lines(file.command_from(out))
+        for name, why in placed.no_rank_file.items():
+            lines += wrap(f"no file for {name}: {why}")
+    lines += ["", *_table(placed.rows), *more_line(len(placed.rows) - _SHOWN)]
+    if not simulated:
+        lines += wrap(_NOT_SIMULATED)
+    notes = [*placed.skipped, *placed.notes, *filter(None, [placed.omitted])]
+    for note in notes[:_NOTES]:
+        lines += wrap(f"note: {note}")
+    lines += more_line(len(notes) - _NOTES)
+    if out is None and not placed.refused:
+        lines += ["", "NEXT  add --out FOLDER for the rank files of the best placement"]
+    return lines
+
+
+def _verdict(rows: list[dict[str, Any]]) -> str:
+    """The best placement beside the next best one, by simulated time or by the busiest link."""
+    best, *others = rows
+    key = "busiest_link_ps" if best["elapsed_ps"] is None else "elapsed_ps"
+    what = "busiest link" if best["elapsed_ps"] is None else "simulated time"
+    text = f"{best['placement']}: {what} {format_time(best[key])}"
+    if others and others[0][key] == best[key]:
+        text += f"; {others[0]['placement']} is as good"
+    elif others:
+        text += f"; next {others[0]['placement']}, {format_time(others[0][key])}"
+    return text
+
+
+_SHOWN, _NOTES = 8, 3
+"""Placements and notes on the screen."""
 
 _NOT_SIMULATED = (
     "Ordered by the time that the busiest link needs for its bytes at its own rate. Waiting and "
@@ -111,7 +141,7 @@ _NOT_SIMULATED = (
 )
 
 
-def _lines(rows: list[dict[str, Any]]) -> list[str]:
+def _table(rows: list[dict[str, Any]]) -> list[str]:
     table = [
         (
             row["placement"],
@@ -120,7 +150,7 @@ def _lines(rows: list[dict[str, Any]]) -> list[str]:
             f"{row['path_length']:.3f}",
             percent(row["edge_cut"]),
         )
-        for row in rows
+        for row in rows[:_SHOWN]
     ]
     return align_columns(
         ("placement", "time", "busiest link", "path length", "traffic between leaves"),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tailback.budget import Budget
 from tailback.io.progress import reported
 from tailback.names.display import printable
 from tailback.stages import record_stages
@@ -17,6 +16,8 @@ from tailback.units import format_time
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+    from tailback.budget import Budget
 
 
 class Meter:

@@ -45,7 +45,8 @@ _NOTICED: Final = {
     "impossible": "with more stall than time: left out",
     "data_impossible": "with more bytes or packets than the link carries: left out",
 }
-_PORTS, _NOTES = 8, 6
+_PORTS, _COLUMNS, _NOTES = 4, 4, 3
+"""Rows, columns that were not used, and notes on the screen."""
 
 
 def queues_screen(
@@ -101,8 +102,8 @@ def noticed_lines(verdict: Verdict) -> list[str]:
         seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
     lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
     if verdict.unknown:
-        some = ", ".join(shorten_names(telling_first(verdict.unknown)[:8], 30))
-        n_left = len(verdict.unknown) - 8
+        some = ", ".join(shorten_names(telling_first(verdict.unknown)[:_COLUMNS], 30))
+        n_left = len(verdict.unknown) - _COLUMNS
         tail = f" and {n_left} more (--format json lists all)" if n_left > 0 else ""
         lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
     if verdict.notes:
@@ -117,14 +118,8 @@ def noticed_lines(verdict: Verdict) -> list[str]:
 def _judged_by(verdict: PortVerdict) -> str:
     """Evidence of the verdict."""
     if verdict.counted("paused").height:
-        return (
-            "Ethernet with pause frames: its ports are judged by utilization, queues, drops, and "
-            "the times that their far ends paused them"
-        )
-    return (
-        "a lossy network: its ports queue and drop where those of a lossless one stall, so it "
-        "is judged by utilization, queues and drops"
-    )
+        return "Ethernet with pause frames: judged by utilization, queues, drops and pauses"
+    return "a lossy network: judged by utilization, queues and drops"
 
 
 def _name(row: dict[str, Any], verdict: PortVerdict) -> str:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tailback.cli.loading import loading
 from tailback.cli.option_types import quiet_option
 from tailback.cli.progress import meter
+from tailback.cli.result import EXIT_OWN_FAILURE
 from tailback.errors import TailbackError
-from tailback.io.folders import shell_path
 from tailback.names.display import printable
-from tailback.recorder.build import build as build_recorder
-from tailback.recorder.endings import OWN_FAILURE, exit_status
-from tailback.recorder.launch import compiler_for
-from tailback.recorder.session import Recording, finish, finished_folder
-from tailback.recorder.session import record as record_program
-from tailback.sources.recording import recorded_fabric
 from tailback.units import counted
+
+if TYPE_CHECKING:
+    from tailback.recorder.session import Recording
 
 
 class _NotRunError(click.UsageError):
     """A mistake in the options."""
 
-    exit_code = OWN_FAILURE
+    exit_code = EXIT_OWN_FAILURE
 
 
 class _ProgramRunner(click.Command):
@@ -43,7 +41,7 @@ class _ProgramRunner(click.Command):
         try:
             return super().invoke(ctx)
         except TailbackError as error:
-            error.exit_code = OWN_FAILURE
+            error.exit_code = EXIT_OWN_FAILURE
             raise
 
 
@@ -112,6 +110,11 @@ def record(
     tailback diagnose evidence
     tailback record --recover evidence.unfinished
     """
+    with loading():
+        from tailback.recorder.build import build as build_recorder
+        from tailback.recorder.launch import compiler_for
+        from tailback.recorder.session import finish, finished_folder
+        from tailback.recorder.session import record as record_program
     if build:
         built = build_recorder(mpicc or compiler_for(command or ("mpirun",)))
         click.echo(printable(f"{'compiled' if built.fresh else 'already there'}: {built.recorder}"))
@@ -149,6 +152,9 @@ def record(
 
 def _report(recording: Recording, out: Path) -> int:
     """Say on stderr what was recorded: stdout is the program's. Returns the exit code."""
+    from tailback.io.folders import shell_path
+    from tailback.recorder.endings import exit_status
+
     lines = [
         f"{out}: {counted(recording.calls, 'MPI call')} of "
         f"{counted(recording.ranks - len(recording.not_recorded), 'rank')} on "
@@ -174,6 +180,9 @@ def _clocks(recording: Recording) -> str:
 
 def _network(out: Path) -> str:
     """Options of a diagnosis that give the network; none if it is in the recording."""
+    from tailback.io.folders import shell_path
+    from tailback.sources.recording import recorded_fabric
+
     if recorded_fabric(out) is not None:
         return ""
     if (out / "topology.conf").is_file():

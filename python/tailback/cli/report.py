@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tailback.api.runs import require_packets
-from tailback.cli.runs import default_output, read_samples, with_samples
-from tailback.diagnosis import Diagnosis
+from tailback.cli.loading import loading
 from tailback.errors import RunError
-from tailback.io.input_files import text_content
-from tailback.io.manifest import read_manifest
-from tailback.remedy import diagnose as find_causes
-from tailback.report import export_figures, write_report
-from tailback.run.run import Run
-from tailback.sources.diagnosis_folder import is_diagnosis, read_diagnosis, read_measured_tables
+
+if TYPE_CHECKING:
+    from tailback.diagnosis import Diagnosis
+    from tailback.run.run import Run
 
 
 @click.command()
@@ -42,6 +39,10 @@ def report(
     tailback simulate examples/stencil2d/stencil2d.toml --out run
     tailback report run --figures svg
     """
+    with loading():
+        from tailback.cli.runs import default_output
+        from tailback.report import export_figures, write_report
+        from tailback.sources.diagnosis_folder import read_measured_tables
     out = out or default_output(folder, ".html")
     where = out.with_name(out.stem + "-figures")
     for path in (out, *([where] if figures else [])):
@@ -57,6 +58,14 @@ def report(
 
 
 def _read(folder: Path, host: str | None) -> tuple[Diagnosis, Run, Run | None, dict[str, str]]:
+    from tailback.api.runs import require_packets
+    from tailback.cli.runs import read_samples, with_samples
+    from tailback.io.input_files import text_content
+    from tailback.io.manifest import read_manifest
+    from tailback.remedy import diagnose as find_causes
+    from tailback.run.run import Run
+    from tailback.sources.diagnosis_folder import is_diagnosis, read_diagnosis
+
     if not is_diagnosis(folder) or host is not None:
         run = read_samples(folder, host)
         require_packets(run, folder, "report")

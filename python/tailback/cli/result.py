@@ -7,6 +7,10 @@ import click
 EXIT_OK, EXIT_REFUTED, EXIT_USER, EXIT_UNDETERMINED, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 """Done; a prediction that did not hold; a mistake of the user; no verdict; Ctrl-C."""
 
+EXIT_OWN_FAILURE = 125
+"""``record`` failed itself, as of env, nohup and timeout: the codes of programs are mostly smaller.
+"""
+
 
 class StdoutClosedError(Exception):
     """The reader of stdout closed the pipe, as ``head`` does.

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from tailback.api.runs import congestion_of, model_description, model_of
-from tailback.api.simulate import simulate as run_scenario
 from tailback.cli.grouped_help import GroupedHelp
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
 from tailback.cli.text import wrap
-from tailback.io.folders import shell_path
 from tailback.names.display import printable
-from tailback.run.run import Run, check_writable
 from tailback.units import format_time, percent
+
+if TYPE_CHECKING:
+    from tailback.run.run import Run
 
 
 @click.command(cls=GroupedHelp)
@@ -54,6 +54,9 @@ def simulate(
     tailback simulate examples/stencil2d/stencil2d.toml --out run
     tailback simulate examples/stencil2d/stencil2d.toml --model fluid
     """
+    with loading():
+        from tailback.api.simulate import simulate as run_scenario
+        from tailback.io.folders import check_writable, shell_path
     path = source.pop("source")
     if out is not None:
         check_writable(out, force=force, sources=[path])
@@ -84,6 +87,8 @@ def simulate(
 
 def run_facts(run: Run) -> dict[str, Any]:
     """Facts of a run for ``--format json``."""
+    from tailback.api.runs import congestion_of, model_of
+
     return {
         "name": run.scenario.name,
         "seed": run.scenario.seed,
@@ -108,6 +113,8 @@ _NOTES = 5
 
 def _not_counted(run: Run) -> str:
     """Why a run has no congestion."""
+    from tailback.api.runs import model_of
+
     if model_of(run) == "fluid":
         return "not known to this model"
     return 'not counted with [telemetry] scheme = "off"'
@@ -115,6 +122,8 @@ def _not_counted(run: Run) -> str:
 
 def run_lines(run: Run, facts: dict[str, Any]) -> list[str]:
     """A run in a few lines."""
+    from tailback.api.runs import model_description
+
     seconds = run.performance["engine_seconds"]
     hops = run.performance.get("packet_hops_per_s")
     speed = f" ({hops / 1e6:.1f} M packet-hops/s)" if hops is not None else ""

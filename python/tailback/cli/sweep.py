@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
-import polars as pl
 
-from tailback.api.sweep import Sweep, continue_sweep, plan_sweep, slurm_script
-from tailback.api.sweep.study import SUMMARY
 from tailback.cli.grouped_help import GroupedHelp
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import scenario_options
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import align_columns, more_line, wrap
 from tailback.errors import ScenarioError
-from tailback.io.folders import atomic_file, require_owner, shell_path
 from tailback.names.display import printable
 from tailback.units import counted, format_time, percent
 
-SHOWN = 10
-"""Runs on the screen."""
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tailback.api.sweep import Sweep
+
+SHOWN, FAILURES_SHOWN, RUNS_NAMED = 10, 3, 8
+"""Runs on the screen, reasons of failures, and runs named with each."""
 
 
 @click.command(cls=GroupedHelp)
@@ -87,6 +90,9 @@ def sweep(
     tailback sweep app_trace --fabric fabric.txt --over seed=1..4 --out study
     tailback sweep study
     """
+    with loading():
+        from tailback.api.sweep import continue_sweep, slurm_script
+        from tailback.io.folders import atomic_file, require_owner, shell_path
     folder = _folder(source, over, out, tables, model)
     if slurm is not None:
         require_owner(folder)
@@ -121,6 +127,9 @@ def _folder(
     model: str,
 ) -> Path:
     """The folder of the study: the one to continue, or a new one."""
+    from tailback.api.sweep import plan_sweep
+    from tailback.io.folders import shell_path
+
     source: Path = options.pop("source")
     if (source / "sweep.json").is_file():
         if over or out or tables or any(value is not None for value in options.values()):
@@ -174,6 +183,8 @@ def _part(text: str | None) -> tuple[int, int]:
 
 
 def _facts(study_sweep: Sweep) -> dict[str, Any]:
+    from tailback.api.sweep.study import SUMMARY
+
     study, failures = study_sweep.study, study_sweep.failures
     return {
         "folder": str(study.path),
@@ -196,12 +207,28 @@ def _skip_lines(frame: pl.DataFrame) -> list[str]:
     )
 
 
-def _lines(study_sweep: Sweep) -> list[str]:
-    facts, study = _facts(study_sweep), study_sweep.study
-    lines = [f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
-    for number, why in list(study_sweep.failures.items())[:SHOWN]:
+def _failure_lines(failures: Mapping[int, str]) -> list[str]:
+    """Why runs failed, and which: one entry for each reason."""
+    reasons: dict[str, list[int]] = {}
+    for number, why in failures.items():
+        reasons.setdefault(why, []).append(number)
+    lines = list[str]()
+    for why, numbers in list(reasons.items())[:FAILURES_SHOWN]:
         message, *more = printable(why, keep_newlines=True).split("\n")
-        lines += [f"  run {number}: {message}", *(f"    {line.strip()}" for line in more)]
+        shown = ", ".join(map(str, numbers[:RUNS_NAMED])) + ", …" * (len(numbers) > RUNS_NAMED)
+        lines += ["", *wrap(f"{'run' if len(numbers) == 1 else 'runs'} {shown}: {message}")]
+        for line in more:
+            lines += wrap(line.strip(), indent=" " * 6, first=" " * 4)
+    return lines + more_line(len(reasons) - FAILURES_SHOWN)
+
+
+def _lines(study_sweep: Sweep) -> list[str]:
+    """The screen: what is done, the fastest runs, failures, where the tables are."""
+    from tailback.api.sweep.study import SUMMARY
+    from tailback.io.folders import shell_path
+
+    facts, study = _facts(study_sweep), study_sweep.study
+    lines = [f"SWEEP  {facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
     if facts["done"]:
         frame = study_sweep.frame.sort("elapsed_ps").head(SHOWN)
         keys = list(study.points[0])
@@ -214,8 +241,12 @@ def _lines(study_sweep: Sweep) -> list[str]:
             for row in frame.iter_rows(named=True)
         ]
         lines += ["", *align_columns(("run", *keys, "elapsed"), rows, "r" + " " * len(keys) + "r")]
-        lines += _skip_lines(study_sweep.frame)
         if facts["done"] > SHOWN:
-            lines.append(f"the {SHOWN} fastest of {facts['done']}")
+            lines.append(f"  the {SHOWN} fastest of {facts['done']}")
+        lines += _skip_lines(study_sweep.frame)
+    lines += _failure_lines(study_sweep.failures)
+    if facts["done"]:
         lines += ["", f"all runs: {printable(str(study.path / SUMMARY))}/*.parquet"]
+    if study.pending():
+        lines += ["", f"NEXT  tailback sweep {shell_path(study.path)}"]
     return lines

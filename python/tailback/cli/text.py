@@ -106,6 +106,11 @@ def wrap(text: str, indent: str = "  ", first: str | None = None) -> list[str]:
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 
+def more_line(count: int) -> list[str]:
+    """A line that counts what is not on the screen; none for nothing."""
+    return [f"  … and {count} more (--format json lists all)"] if count > 0 else []
+
+
 def command_lines(command: str) -> list[str]:
     """A command to copy, whole: in lines that a shell joins again, if it has no quotes."""
     if "'" in command:

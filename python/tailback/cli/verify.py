@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tailback.api.verify import verify as api_verify
+from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.result import EXIT_OK, EXIT_REFUTED, EXIT_UNDETERMINED, show
 from tailback.cli.text import align_columns, wrap
-from tailback.sources.verification import Verification
 from tailback.units import counted
+
+if TYPE_CHECKING:
+    from tailback.sources.verification import Verification
 
 _EXIT = {"stands": EXIT_OK, "differs": EXIT_REFUTED, "not-repeatable": EXIT_UNDETERMINED}
 
@@ -56,6 +59,8 @@ def verify(
     \b
     tailback verify diagnosis --inputs copies/
     """
+    with loading():
+        from tailback.api.verify import verify as api_verify
     with meter(quiet) as progress:
         result = api_verify(
             folder,

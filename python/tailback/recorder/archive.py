@@ -6,19 +6,18 @@ import ctypes
 import mmap
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
 from ctypes import c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tailback.recorder import otf2_library as o
 from tailback.recorder.call_sites import CallLocation, locate_call_sites
 from tailback.recorder.calls import regions
 from tailback.recorder.collective_sizes import ATTRIBUTE, DESCRIPTION, SizeTexts
 from tailback.recorder.communicators import RecordedCommunicator, unite
-from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
-from tailback.recorder.rank_files import RankRecord, RecordError
+from tailback.recorder.rank_files import RankRecord
+from tailback.traffic import otf2_library as o
+from tailback.traffic.otf2_library import UNDEFINED, Otf2Library, StringNumbers
 from tailback.units import counted
 from tailback.version import version
 
@@ -92,7 +91,7 @@ def write_archive(
         Number of recorded MPI calls.
 
     Raises:
-        RecordError: It cannot be written.
+        TailbackError: It cannot be written.
     """
     otf2 = Otf2Library(library)
     return _Archive(otf2, ranks, notes).write(folder, converter)
@@ -262,7 +261,7 @@ class _Archive:
         otf2 = self.otf2
         writer = otf2.writer("GetGlobalDefWriter", handle)
         # Events refer to these strings by number, so they come first.
-        strings = _Strings(otf2, writer, sizes.numbers)
+        strings = StringNumbers(otf2, writer, sizes.numbers)
         name, about = strings(ATTRIBUTE), strings(DESCRIPTION)
         otf2.define("Attribute", writer, _SIZES, name, about, o.STRING_TYPE)
         if self.computed:
@@ -277,7 +276,7 @@ class _Archive:
         self._define_comms(writer, strings)
         otf2.archive("CloseGlobalDefWriter", handle, writer)
 
-    def _define_machine(self, writer: int, strings: _Strings) -> None:
+    def _define_machine(self, writer: int, strings: StringNumbers) -> None:
         otf2 = self.otf2
         otf2.define("SystemTreeNode", writer, 0, strings("machine"), strings("machine"), UNDEFINED)
         hosts: dict[str, int] = {}
@@ -324,7 +323,7 @@ class _Archive:
                 place.rank.rank,
             )
 
-    def _define_calls(self, writer: int, strings: _Strings) -> None:
+    def _define_calls(self, writer: int, strings: StringNumbers) -> None:
         otf2, none = self.otf2, strings("")
         for number, name in enumerate(self.regions):
             otf2.define(
@@ -373,7 +372,7 @@ class _Archive:
                 otf2.define("SourceCodeLocation", writer, at, strings(place.file), place.line)
             otf2.define("CallingContext", writer, context, functions[name], at, UNDEFINED)
 
-    def _define_comms(self, writer: int, strings: _Strings) -> None:
+    def _define_comms(self, writer: int, strings: StringNumbers) -> None:
         otf2, n = self.otf2, len(self.ranks)
         groups: dict[tuple[int, ...], int] = {}
 
@@ -405,7 +404,7 @@ class _Archive:
 def _define_comm(
     otf2: Otf2Library,
     writer: int,
-    strings: _Strings,
+    strings: StringNumbers,
     number: int,
     comm: RecordedCommunicator,
     group: Any,
@@ -420,23 +419,6 @@ def _define_comm(
         a = group(o.COMM_GROUP, comm.members, comm.label)
         b = group(o.COMM_GROUP, comm.remote, comm.label)
         otf2.define("InterComm", writer, number, name, a, b, 0, 0)
-
-
-class _Strings:
-    """Numbers of the strings of an archive, each written once."""
-
-    def __init__(self, otf2: Otf2Library, writer: int, first: Mapping[bytes, int]) -> None:
-        self._otf2, self._writer = otf2, writer
-        self._numbers: dict[str, int] = {}
-        for text in first:
-            self(text.decode())
-
-    def __call__(self, text: str) -> int:
-        if text not in self._numbers:
-            self._numbers[text] = len(self._numbers)
-            data = text.encode("utf-8", "replace").replace(b"\0", b"")
-            self._otf2.define("String", self._writer, self._numbers[text], data)
-        return self._numbers[text]
 
 
 def _role(name: str) -> int:
@@ -470,4 +452,4 @@ def residual_ns(ranks: list[RankRecord]) -> int:
     return max((trip // 2 for rank in ranks for _, _, trip in rank.offsets), default=0)
 
 
-__all__ = ["RecordError", "residual_ns", "write_archive"]
+__all__ = ["residual_ns", "write_archive"]

@@ -8,10 +8,6 @@ from collections.abc import Sequence
 from tailback.recorder.rank_files import RankRecord
 from tailback.units import counted
 
-OWN_FAILURE = 125
-"""Exit code where Tailback itself failed, as of env, nohup and timeout: the codes of programs are
-mostly smaller."""
-
 
 def exit_status(code: int | None) -> int:
     """Exit code of a shell for that of a process, negative: a signal ended it; 0 if unknown."""

@@ -170,8 +170,30 @@ def ranks_data(
         "rank_node": packer.add(
             np.array([node_of.get(rank, -1) for rank in range(max(node_of, default=-1) + 1)]), "i4"
         ),
+        **_pieces(packer, ranks),
         **_messages(packer, ranks, evidence),
     }
+
+
+def _pieces(packer: Packer, ranks: RankTimeline) -> dict[str, Any]:
+    """Single calls of the ranks, with times in units of ``unit_ps`` that fit 32 bits."""
+    pieces, unit = ranks.pieces, _unit_ps(ranks)
+    return {
+        "unit_ps": unit,
+        "pieces": {
+            "rank": packer.add(pieces["rank"].to_numpy(), "u4"),
+            "kind": packer.add(pieces["kind"].to_numpy(), "u1"),
+            "start": packer.add(np.round(pieces["start_ps"].to_numpy() / unit), "u4"),
+            "end": packer.add(np.round(pieces["end_ps"].to_numpy() / unit), "u4"),
+            "call": packer.add(pieces["call"].to_numpy() + 1, "u1"),
+        },
+        "in_pieces": packer.add(ranks.in_pieces, "u1"),
+    }
+
+
+def _unit_ps(ranks: RankTimeline) -> float:
+    """The unit in which all times of the ranks fit 32 bits, in picoseconds."""
+    return max(float(ranks.edges_ps[-1]) / (2**32 - 1), 1.0)
 
 
 LINKS_OF_LINE = 256
@@ -204,17 +226,17 @@ def _messages(packer: Packer, ranks: RankTimeline, evidence: FigureData) -> dict
         heat.filter(pl.col("label") == label)["link"].head(LINKS_OF_LINE).to_numpy()
         for label in sending["label"].to_list()
     ]
-    kinds = {
-        "src_rank": "u4",
-        "dst_rank": "u4",
-        "size_bytes": "u4",
-        "sent": "u1",
-        "begun": "u1",
-        "done": "u1",
-    }
+    unit = _unit_ps(ranks)
     return {
         "messages": {
-            **{name: packer.add(messages[name].to_numpy(), kind) for name, kind in kinds.items()},
+            **{
+                name: packer.add(messages[name].to_numpy(), "u4")
+                for name in ("src_rank", "dst_rank", "size_bytes")
+            },
+            **{
+                name: packer.add(np.round(messages[f"{name}_ps"].to_numpy() / unit), "u4")
+                for name in ("sent", "begun", "done")
+            },
             "line": packer.add(np.array(line, np.int64), "u1"),
         },
         "messages_left_out": len(ranks.posted_ps) - messages.height,

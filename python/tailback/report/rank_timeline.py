@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from tailback.arrays import Ints
+from tailback.arrays import Bools, Ints
 from tailback.evidence.one_sided import fence_numbers, synchronises
 from tailback.evidence.split import COMPLETIONS, PARTS, kind_of_rest
 from tailback.run.run import Run
@@ -36,6 +36,9 @@ WAITS = tuple(
 MESSAGES = 20_000
 """Point-to-point messages that a report carries: those that were received over the longest time."""
 
+PIECES = 40_000
+"""Pieces of single calls that a report carries, those of the windows with most waiting first."""
+
 OTHER_CALLS = "other calls"
 
 
@@ -54,9 +57,13 @@ class RankTimeline:
         call: MPI call that took longest, as an index into ``calls``; -1 without, shape (R, W).
         calls: Names of calls.
         posted_ps: When each point-to-point message was posted, in order, shape (M,).
-        messages: ``src_rank, dst_rank, tag, communicator, size_bytes``, and the windows in which
-            the message was sent (``sent``), its receiver began to wait for it or to receive it
-            (``begun``) and had it (``done``); :data:`MESSAGES` at most, by receiver and time.
+        messages: ``src_rank, dst_rank, tag, communicator, size_bytes``, and the times at which
+            the message was sent (``sent_ps``), its receiver began to wait for it or to receive it
+            (``begun_ps``) and had it (``done_ps``); :data:`MESSAGES` at most, by receiver and time.
+        pieces: ``rank, kind, start_ps, end_ps, call``: single calls, in pieces of one kind, and
+            what is between them, with indices into ``kinds`` and ``calls`` (-1: no call), by rank
+            and time. Complete in the windows of ``in_pieces``.
+        in_pieces: Windows with single calls, shape (W,); none where rows hold several ranks.
     """
 
     edges_ps: Ints
@@ -68,6 +75,8 @@ class RankTimeline:
     calls: list[str]
     posted_ps: Ints
     messages: pl.DataFrame
+    pieces: pl.DataFrame
+    in_pieces: Bools
 
     @property
     def ranks(self) -> Ints:
@@ -130,12 +139,24 @@ def rank_timeline(
     each = -(-intervals.n_ranks // rows)
     first = np.append(np.arange(0, intervals.n_ranks, each), intervals.n_ranks)
     n_rows = len(first) - 1
-    rank, kind, start, end = intervals.columns()
+    rank, kind, start, end, of_call = intervals.columns()
     cell = kind * n_rows + rank // each
     spent = _sum_in_windows(edges, cell, start, end, len(KINDS) * n_rows)
     spent = spent.reshape(len(KINDS), n_rows, windows)
     used = np.flatnonzero(spent.any(axis=(1, 2)))
-    call, calls = _longest_calls(intervals, edges, each, n_rows)
+    number, calls = _call_names(intervals)
+    call = _longest_calls(intervals, number, len(calls), edges, each, n_rows)
+    pieces = pl.DataFrame(
+        {
+            "rank": rank,
+            "kind": np.searchsorted(used, kind),
+            "start_ps": start,
+            "end_ps": end,
+            "call": np.append(number, -1)[of_call],
+        }
+    )
+    waiting = spent[[KINDS.index(wait) for wait in WAITS]].sum(axis=(0, 1))
+    in_pieces = _windows_in_pieces(pieces, edges, waiting) & (each == 1)
     posted = np.sort(tables["transfers"]["send_enter_ps"].to_numpy() - intervals.start_ps)
     return RankTimeline(
         edges,
@@ -146,7 +167,9 @@ def rank_timeline(
         call,
         calls,
         posted,
-        _messages(tables["transfers"], edges + intervals.start_ps),
+        _messages(tables["transfers"], intervals.start_ps, length),
+        _pieces_within(pieces, edges, in_pieces),
+        in_pieces,
     )
 
 
@@ -164,23 +187,29 @@ class _Intervals:
         self.end_ps = int(end[ran].max()) if ran.any() else 0
         self.enter = self.calls["enter_ps"].to_numpy() - self.start_ps
         self.leave = self.calls["leave_ps"].to_numpy() - self.start_ps
-        self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._columns: list[tuple[Ints, Ints, Ints, Ints, Ints]] = []
         self._add_outside_calls(np.maximum(begin - self.start_ps, 0), end - self.start_ps)
         self._add_inside_calls(tables["waits"])
 
-    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """Rank, number of the kind, beginning and end of each interval that is not empty."""
-        rank, kind, start, end = (
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Rank, number of the kind, beginning, end and row of the call (-1: none) of each interval.
+
+        Empty intervals are left out.
+        """
+        rank, kind, start, end, call = (
             np.concatenate(parts) for parts in zip(*self._columns, strict=True)
         )
         length = self.end_ps - self.start_ps
         start, end = np.clip(start, 0, length), np.clip(end, 0, length)
         some = end > start
-        return rank[some], kind[some], start[some], end[some]
+        return rank[some], kind[some], start[some], end[some], call[some]
 
-    def _add_intervals(self, rank: Ints, kind: str | Ints, start: Ints, end: Ints) -> None:
+    def _add_intervals(
+        self, rank: Ints, kind: str | Ints, start: Ints, end: Ints, call: Ints | None = None
+    ) -> None:
         which = np.full(len(rank), KINDS.index(kind)) if isinstance(kind, str) else kind
-        self._columns.append((rank, which, start, end))
+        calls = np.full(len(rank), -1) if call is None else call
+        self._columns.append((rank, which, start, end, calls))
 
     def _add_outside_calls(self, begin: Ints, end: Ints) -> None:
         rank, ranks = self.rank, np.arange(self.n_ranks)
@@ -210,12 +239,14 @@ class _Intervals:
         )
         begin = waits["start_ps"].to_numpy() - self.start_ps
         end = begin + waits["value_ps"].to_numpy()
-        self._add_intervals(self.rank[row], kind, begin, end)
+        self._add_intervals(self.rank[row], kind, begin, end, row)
         start, stop = self.enter.copy(), self.leave.copy()
         late = waits["kind"].is_in(COMPLETIONS).to_numpy()
         np.maximum.at(start, row[~late], end[~late])
         np.minimum.at(stop, row[late], begin[late])
-        self._add_intervals(self.rank, self._kinds_of_rest(), start, stop)
+        self._add_intervals(
+            self.rank, self._kinds_of_rest(), start, stop, np.arange(self.calls.height)
+        )
 
     def _kinds_of_rest(self) -> Ints:
         """Kind of the time inside each call that is no wait, as in the parts of the time."""
@@ -257,42 +288,68 @@ def _sum_in_windows(edges: Ints, cell: Ints, start: Ints, end: Ints, cells: int)
     return out + np.cumsum(filled[:, :-1], axis=1) * np.diff(edges)
 
 
-def _longest_calls(
-    intervals: _Intervals, edges: Ints, each: int, n_rows: int
-) -> tuple[Ints, list[str]]:
-    """The longest call of each row and window (-1 without any), and the names."""
+def _call_names(intervals: _Intervals) -> tuple[Ints, list[str]]:
+    """The place of each call's name among the names, the longest calls first, and the names."""
     calls = intervals.calls.select("name", length=pl.col("leave_ps") - pl.col("enter_ps"))
     names = calls.group_by("name").agg(pl.col("length").sum())
     heavy = names.sort("length", "name", descending=[True, False])["name"].to_list()
     named = heavy[:CALLS_NAMED] + [OTHER_CALLS] * (len(heavy) > CALLS_NAMED)
     number = {name: min(i, CALLS_NAMED) for i, name in enumerate(heavy)}
-    of = calls["name"].replace_strict(number, return_dtype=pl.Int64).to_numpy()
+    return calls["name"].replace_strict(number, return_dtype=pl.Int64).to_numpy(), named
+
+
+def _longest_calls(
+    intervals: _Intervals, of: Ints, names: int, edges: Ints, each: int, n_rows: int
+) -> Ints:
+    """The name of the longest call of each row and window; -1 without any."""
     longest = np.zeros((n_rows, len(edges) - 1), np.int64)
     out = np.full(longest.shape, -1)
     start, end = (np.clip(at, 0, edges[-1]) for at in (intervals.enter, intervals.leave))
     # One call after the other: all at once would take memory for every name.
-    for i in range(len(named)):
+    for i in range(names):
         mine = np.flatnonzero((of == i) & (end > start))
         row = intervals.rank[mine] // each
         spent = _sum_in_windows(edges, row, start[mine], end[mine], n_rows)
         out[spent > longest] = i
         longest = np.maximum(longest, spent)
-    return out, named
+    return out
 
 
-def _messages(transfers: pl.DataFrame, edges: Ints) -> pl.DataFrame:
-    """Messages with the windows between ``edges`` in which they were sent and received."""
-    times = {"sent": "send_enter_ps", "begun": "recv_enter_ps", "done": "recv_done_ps"}
-    windows = {
-        name: np.clip(
-            np.searchsorted(edges, transfers[column].to_numpy(), side="right") - 1,
-            0,
-            len(edges) - 2,
-        )
-        for name, column in times.items()
-    }
+def _windows_in_pieces(pieces: pl.DataFrame, edges: Ints, waiting: Ints) -> Bools:
+    """Windows whose calls are carried one by one: those with most waiting, as far as they fit."""
+    first, last = _windows_of(pieces, edges)
+    begun = np.bincount(first, minlength=len(edges))
+    ended = np.bincount(last + 1, minlength=len(edges))
+    inside = np.cumsum(begun - ended)[:-1]
+    order = np.argsort(-waiting, kind="stable")
+    chosen = np.zeros(len(waiting), bool)
+    chosen[order] = np.cumsum(inside[order]) <= PIECES
+    return chosen
+
+
+def _pieces_within(pieces: pl.DataFrame, edges: Ints, windows: Bools) -> pl.DataFrame:
+    """The pieces that some of the windows hold a part of."""
+    before = np.append(0, np.cumsum(windows))
+    first, last = _windows_of(pieces, edges)
+    kept = pieces.filter(pl.Series(before[last + 1] > before[first]))
+    return kept.sort("rank", "start_ps", maintain_order=True)
+
+
+def _windows_of(pieces: pl.DataFrame, edges: Ints) -> tuple[Ints, Ints]:
+    """First and last window of each piece."""
+    first = np.searchsorted(edges, pieces["start_ps"].to_numpy(), side="right") - 1
+    last = np.searchsorted(edges, pieces["end_ps"].to_numpy(), side="left") - 1
+    return first, last
+
+
+def _messages(transfers: pl.DataFrame, start_ps: int, length_ps: int) -> pl.DataFrame:
+    """Messages with the times since ``start_ps`` at which they were sent and received."""
+    times = {"sent_ps": "send_enter_ps", "begun_ps": "recv_enter_ps", "done_ps": "recv_done_ps"}
     return (
-        transfers.with_columns(**{name: pl.Series(at) for name, at in windows.items()})
+        transfers.with_columns(
+            (pl.col(column) - start_ps).clip(0, length_ps).alias(name)
+            for name, column in times.items()
+        )
         .sort(
             pl.col("recv_done_ps") - pl.col("recv_enter_ps"), descending=True, maintain_order=True
         )

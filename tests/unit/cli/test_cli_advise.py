@@ -71,9 +71,12 @@ def test_advice_is_printed_with_its_range(
 ) -> None:
     assert tailback(["advise", *files]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("NEXT JOB  8 hosts of 24 free, beside 2 jobs")
-    assert "less time than on the first free hosts" in text and "--load 0.2" in text
+    verdict = " ".join(text.partition("\n\n")[0].split())
+    assert verdict.startswith("ADVICE Use placement ")
+    assert "less time than on the first free hosts" in verdict
+    assert "8 hosts of 24 free, beside 2 jobs" in verdict
     assert "give --out" in text and "hosts.openmpi-seq" not in text
+    assert "--load 0.2" in text and len(text.splitlines()) <= 30
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import click
 import pytest
 
@@ -9,7 +12,22 @@ from tailback.cli import cli
 from tailback.cli import run as tailback
 from tailback.cli.grouped_help import COMMON, GROUPS, GroupedHelp
 
-COMMANDS = ("diagnose", "place", "simulate")
+COMMANDS = ("collect", "counters", "diagnose", "place", "simulate")
+
+LIGHT = (
+    *("advise", "calibrate", "compare", "confirm", "counters", "diagnose", "place", "record"),
+    *("report", "simulate", "sweep", "verify"),
+)
+"""Commands whose help loads no library of numbers."""
+
+SHOW_HELP = """
+import sys
+from tailback.cli import run
+for command in sys.argv[1:]:
+    assert run([command, "--help"]) == 0
+for module in ("numpy", "polars", "pydantic", "scipy", "matplotlib"):
+    assert module not in sys.modules, module
+"""
 
 
 def options_of(name: str) -> dict[str, click.Option]:
@@ -40,3 +58,7 @@ def test_help_lists_common_options_only(name: str, capsys: pytest.CaptureFixture
         assert option.opts[-1] in screens["--help-all"]
         assert (option.opts[-1] in screens["--help"]) == (key in COMMON)
     assert "--help-all" in screens["--help"] and "--help" in screens["--help"]
+
+
+def test_help_loads_no_library_of_numbers() -> None:
+    subprocess.run([sys.executable, "-c", SHOW_HELP, *LIGHT], check=True, capture_output=True)

@@ -18,12 +18,12 @@ def folded(result: Result) -> Exported:
     if result.measured is not None:
         lines = list(_measured_stacks(result.measured))
         text = f"{len(lines):,} stacks of calls and waits, values in nanoseconds"
-        return Exported(lines, text, opened)
+        return Exported(text, opened, lines)
     attribution = result.attribution
     unit = "nanoseconds of stall" if attribution.unit == "ps" else "congested packets"
     scale = 1000 if attribution.unit == "ps" else 1
     lines = list(_stacks(attribution.flame, (), scale))
-    return Exported(lines, f"{len(lines):,} stacks, values in {unit}", opened)
+    return Exported(f"{len(lines):,} stacks, values in {unit}", opened, lines)
 
 
 def _measured_stacks(tables: Mapping[str, pl.DataFrame]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import polars as pl
 
@@ -83,17 +84,19 @@ class Result:
 
 @dataclass(frozen=True)
 class Exported:
-    """A file in the format of another tool.
+    """A file or a folder in the format of another tool.
 
     Attributes:
-        lines: Its text, line by line, without the ends of lines.
         contents: What it holds, in words.
         opened_by: How it is opened, in words.
+        lines: Text of a file, line by line, without the ends of lines.
+        fill: Writes the files of a folder, for formats that are folders; else None.
     """
 
-    lines: Iterable[str]
     contents: str
     opened_by: str
+    lines: Iterable[str] = ()
+    fill: Callable[[Path], None] | None = None
 
 
 EXPORTS: Registry[Callable[[Result], Exported]] = Registry(

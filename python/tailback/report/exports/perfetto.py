@@ -51,9 +51,9 @@ def perfetto(result: Result) -> Exported:
     ranks_count, left_out = result.run.tables["ranks"].height, worst.height - len(shown)
     more = f" (of {worst.height:,}, the most congested)" if left_out else ""
     return Exported(
-        _document(events),
         f"{what} of {ranks_count:,} ranks, load of {len(shown):,} links{more}",
         "open it in https://ui.perfetto.dev",
+        _document(events),
     )
 
 

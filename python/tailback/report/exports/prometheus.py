@@ -22,9 +22,9 @@ def prometheus(result: Result) -> Exported:
     lines = [*_of_job(result), *_of_links(result)]
     count = sum(not line.startswith("#") for line in lines)
     return Exported(
-        lines,
         f"{count:,} samples",
         "copy it to the folder of node_exporter's textfile collector",
+        lines,
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_double, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
-from tailback.recorder.rank_files import RecordError
+from tailback.errors import TailbackError
 
 UNDEFINED = 0xFFFFFFFF
 WRITE, POSIX, NO_COMPRESSION, FLUSH = 0, 1, 1, 1
@@ -90,9 +90,18 @@ _DEFINITIONS: dict[str, tuple[Any, ...]] = {
     "RmaWin": (c_uint32, c_uint32, c_uint32, c_uint32),
 }
 
+_MESSAGE = (c_uint32, c_uint32, c_uint32, c_uint64)
+"""Partner, communicator, tag and bytes."""
+_EVENTS: dict[str, tuple[Any, ...]] = {
+    "Enter": (c_uint32,),
+    "Leave": (c_uint32,),
+    "MpiSend": _MESSAGE,
+    "MpiRecv": _MESSAGE,
+}
+
 
 class Otf2Library:
-    """The loaded library; every call that fails raises RecordError.
+    """The loaded library; every call that fails raises TailbackError.
 
     Args:
         path: The shared library.
@@ -100,6 +109,7 @@ class Otf2Library:
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
+        self._functions: dict[str, Callable[..., Any]] = {}
         self._describe = self._library.OTF2_Error_GetDescription
         self._describe.restype, self._describe.argtypes = c_char_p, (c_int,)
         self._open = self._library.OTF2_Archive_Open
@@ -117,7 +127,7 @@ class Otf2Library:
             str(folder).encode(), name.encode(), WRITE, 1 << 20, 4 << 20, POSIX, NO_COMPRESSION
         )
         if not handle:
-            raise RecordError(
+            raise TailbackError(
                 "the trace cannot be written",
                 file=folder,
                 remedy="check the folder and the free space on its disk",
@@ -136,9 +146,9 @@ class Otf2Library:
         function = self._function(f"OTF2_Archive_{name}", (c_void_p, *_WRITERS[name]), c_void_p)
         writer = function(handle, *arguments)
         if not writer:
-            raise RecordError(
+            raise TailbackError(
                 f"the OTF2 library refuses {name}",
-                remedy="check the free space on the disk of --out",
+                remedy="check the free space on its disk",
             )
         return int(writer)
 
@@ -162,6 +172,12 @@ class Otf2Library:
         ]
         return (c_void_p * len(EVENTS))(*addresses)
 
+    def event(self, name: str, writer: int, time: int, *arguments: int) -> None:
+        """Write an event without attributes."""
+        types = (c_void_p, c_void_p, c_uint64, *_EVENTS[name])
+        function = self._function(f"OTF2_EvtWriter_{name}", types, c_int)
+        self.check(function(writer, None, time, *arguments), name)
+
     def new_attributes(self) -> int:
         """An empty list of attributes of an event, which every event that takes it empties."""
         return int(self._function("OTF2_AttributeList_New", (), c_void_p)())
@@ -175,15 +191,37 @@ class Otf2Library:
         return ctypes.cast(getattr(self._library, name), c_void_p).value
 
     def check(self, code: int, what: str) -> None:
-        """Raise RecordError for a code that is not success."""
+        """Raise TailbackError for a code that is not success."""
         if code:
             reason = (self._describe(code) or b"").decode(errors="replace")
-            raise RecordError(
+            raise TailbackError(
                 f"the OTF2 library fails to write {what}: {reason}",
-                remedy="check the free space on the disk of --out",
+                remedy="check the free space on its disk",
             )
 
     def _function(self, name: str, types: tuple[Any, ...], result: Any) -> Callable[..., Any]:
-        function: Any = getattr(self._library, name)
-        function.argtypes, function.restype = types, result
-        return function  # type: ignore[no-any-return]
+        if name not in self._functions:
+            function: Any = getattr(self._library, name)
+            function.argtypes, function.restype = types, result
+            self._functions[name] = function
+        return self._functions[name]
+
+
+class StringNumbers:
+    """Numbers of the strings of an archive, each written once."""
+
+    def __init__(
+        self, otf2: Otf2Library, writer: int, first: Mapping[bytes, int] | None = None
+    ) -> None:
+        self._otf2, self._writer = otf2, writer
+        self._numbers: dict[str, int] = {}
+        for text in first or ():
+            self(text.decode())
+
+    def __call__(self, text: str) -> int:
+        """The number of a string, which is written if it is new."""
+        if text not in self._numbers:
+            self._numbers[text] = len(self._numbers)
+            data = text.encode("utf-8", "replace").replace(b"\0", b"")
+            self._otf2.define("String", self._writer, self._numbers[text], data)
+        return self._numbers[text]
