@@ -104,7 +104,7 @@ def by_path(path_of: Ints, link: Ints, row: Ints, marked: NDArray[np.bool_], n: 
     return MarkedPaths(
         paths,
         np.bincount(path_of, minlength=count).astype(np.float64),
-        np.bincount(path_of, marked, minlength=count),
+        np.bincount(path_of, marked, minlength=count).astype(np.float64),
     )
 
 

@@ -94,7 +94,7 @@ def _crc32(flows: Flows, rows: Ints, hop: int, candidates: Ints, seed: int) -> I
     tuples = _tuples(flows, rows, "crc32")
     start = zlib.crc32(seed.to_bytes(4))
     values = [zlib.crc32(b"".join(fields), start) for fields in tuples]
-    return np.array(values, np.int64) % candidates
+    return np.asarray(np.array(values, np.int64) % candidates, np.int64)
 
 
 @PATH_HASHES.register("linux")

@@ -47,10 +47,12 @@ def count_paths(sums: Sums, path_of: PathOf, links: int) -> Counted:
     at = np.array([distinct.index(path) for path in every])
     n, hot = sums.samples[rows].astype(float), sums.keys["congested"][rows] != 0
     crosses = np.zeros((len(distinct), links + 1))
-    for number, path in enumerate(distinct):
-        crosses[number, list(path)] = 1.0
+    for number, links_of_path in enumerate(distinct):
+        crosses[number, list(links_of_path)] = 1.0
     able = sums.keys["hop"][rows] != NO_HOP
-    packets, marked = (np.bincount(at, n * part, len(distinct)) for part in (able, hot))
+    packets, marked = (
+        np.bincount(at, n * part, len(distinct)).astype(np.float64) for part in (able, hot)
+    )
     inferred = infer_marks(MarkedPaths(csr_matrix(crosses), packets, marked))
     share = crosses * inferred.rate
     any_mark = 1.0 - np.prod(1.0 - share, axis=1, keepdims=True)
