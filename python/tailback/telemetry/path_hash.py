@@ -82,9 +82,8 @@ def _simulated(flows: Flows, rows: Ints, hop: int, candidates: Ints, seed: int) 
     start = splitmix(np.array([seed], np.uint64) ^ _ROUTE_STREAM)
     word = start + key * np.uint64(0x2545F4914F6CDD1D)
     word = splitmix(word ^ np.uint64(hop) << np.uint64(56))
-    return ((word >> np.uint64(32)) * candidates.astype(np.uint64) >> np.uint64(32)).astype(
-        np.int64
-    )
+    index = (word >> np.uint64(32)) * candidates.astype(np.uint64) >> np.uint64(32)
+    return np.asarray(index, np.int64)
 
 
 @PATH_HASHES.register("crc32")
