@@ -110,7 +110,7 @@ def _linux(flows: Flows, rows: Ints, hop: int, candidates: Ints, seed: int) -> I
     # The first candidate whose upper bound, round(2^31 (i + 1) / n) - 1, is not exceeded.
     n = candidates.astype(np.int64)
     choice = (upper * n) >> 31
-    return np.minimum(choice + (upper > _upper_bound(choice, n)), n - 1)
+    return np.asarray(np.minimum(choice + (upper > _upper_bound(choice, n)), n - 1), np.int64)
 
 
 def _upper_bound(choice: Ints, n: Ints) -> Ints:
