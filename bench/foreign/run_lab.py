@@ -190,12 +190,12 @@ def write_case(number: int, seed: int, folder: Path, program: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with _lab(case.spec) as plan, tempfile.TemporaryDirectory() as scratch:
-            whole = _timed(plan, case, case.causes, program, folder / "run")
+            observed = _timed(plan, case, case.causes, program, folder / "run")
             costs: dict[str, float] = {}
             for cause in case.causes:
-                rest = tuple(other for other in case.causes if other != cause)
-                without = _timed(plan, case, rest, program, Path(scratch) / "without")
-                costs[NAMES[cause.partition(":")[0]]] = 1.0 - without["loop_s"] / whole["loop_s"]
+                others = tuple(other for other in case.causes if other != cause)
+                without = _timed(plan, case, others, program, Path(scratch) / "without")
+                costs[NAMES[cause.partition(":")[0]]] = 1.0 - without["loop_s"] / observed["loop_s"]
         needed = SINGLE_SHARE if len(case.causes) < 2 else DOUBLE_SHARE
         print(f"{folder.name}: {case.kind} of {case.program[0]}: {costs}", file=sys.stderr)
         if all(cost >= needed for cost in costs.values()):

@@ -6,7 +6,9 @@ import ipaddress
 import struct
 from pathlib import Path
 
-from tailback.telemetry.wire import encode
+import polars as pl
+
+from tailback.telemetry.wire import IbPacket, encode
 from tests.factories.infiniband_captures import read_pcap
 
 ETHERNET, INFINIBAND = 1, 247
@@ -42,13 +44,32 @@ def rocev2(path: Path, version: int, *, tags: int = 0) -> Frames:
             for lid in (packet.source_lid, packet.destination_lid)
         )
         body = encode(packet)[8:-2]
-        udp = struct.pack(">HHHH", 0xC000, 4791, 8 + len(body), 0) + body
-        if version == 4:
-            ip = struct.pack(">BBHHHBBH", 0x45, 2, 20 + len(udp), 0, 0x4000, 64, 17, 0)
-        else:
-            ip = struct.pack(">IHBB", 6 << 28, len(udp), 17, 64)
-        kind = bytes.fromhex("0800" if version == 4 else "86dd")
-        out.append((time, bytes(12) + b"\x81\0\0\5" * tags + kind + ip + source + target + udp))
+        out.append((time, _ethernet((source, target), body, tags=tags)))
+    return out
+
+
+def _ethernet(
+    ends: tuple[bytes, bytes], body: bytes, *, port: int = 0xC000, ecn: int = 2, tags: int = 0
+) -> bytes:
+    """A frame of RoCEv2 between packed addresses, from a base transport header on."""
+    udp = struct.pack(">HHHH", port, 4791, 8 + len(body), 0) + body
+    if len(ends[0]) == 4:
+        kind, ip = 0x0800, struct.pack(">BBHHHBBH", 0x45, ecn, 20 + len(udp), 0, 1 << 14, 64, 17, 0)
+    else:
+        kind, ip = 0x86DD, struct.pack(">IHBB", 6 << 28 | ecn << 20, len(udp), 17, 64)
+    return bytes(12) + b"\x81\0\0\5" * tags + kind.to_bytes(2) + ip + b"".join(ends) + udp
+
+
+def marked_rocev2(packets: pl.DataFrame, version: int) -> Frames:
+    """Packets of scheme entropy-ecn: the mark in IP, the entropy value as UDP source port."""
+    columns = ("time_ps", "src_node", "dst_node", "sequence", "queue_pair", "size_bytes", "header")
+    out = []
+    for time, src, dst, psn, pair, size, header in packets.select(columns).iter_rows():
+        ends = tuple(ipaddress.ip_address(address(node + 1, version)).packed for node in (src, dst))
+        packet = IbPacket(src + 1, dst + 1, psn, 0, bytes(size), destination_qp=pair)
+        ecn = 3 if header & 1 else 2
+        frame = _ethernet(ends, encode(packet)[8:-2], port=header >> 1, ecn=ecn)
+        out.append((time // 1000, frame))
     return out
 
 

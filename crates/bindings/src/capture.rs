@@ -38,7 +38,7 @@ fn read_captures(py: Python<'_>, paths: Vec<PathBuf>, most: usize) -> PyResult<B
     out.set_item("one_in", log.one_in())?;
     let (packets, addresses) = log.into_columns();
     let packets = columns!(py, packets; time_ns, source, destination, psn, queue_pair, id,
-        size_bytes, sample, csig, direction, file);
+        size_bytes, sample, entropy, ecn, csig, direction, file);
     out.set_item("packets", packets)?;
     out.set_item("addresses", addresses.into_iter().map(text).collect::<Vec<_>>())?;
     let summaries = PyList::empty(py);

@@ -10,7 +10,7 @@ use tailback_telemetry::decode::{Classes, Hash, Packets, check, classes, publish
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::link_times::{self, LinkRecord, SampleRows};
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, Csig, EdgeMarking, FullInt, FullReservoirs, HashSlots, NodeMarking,
+    Compact, Coordinated, Csig, EdgeMarking, EntropyEcn, FullInt, FullReservoirs, HashSlots, NodeMarking,
     PacketPaths, Scheme, SchemeColumns, SingleBit, SlotScheme, XorDigest, mix, run,
 };
 
@@ -88,11 +88,12 @@ fn dispatch<U: SchemeVisitor>(
             action.with(FullInt { max_hops, link_bits: 24 })
         }
         "csig" => action.with(Csig),
+        "entropy_ecn" => action.with(EntropyEcn),
         other => {
             return Err(PyValueError::new_err(format!(
                 "no scheme {other:?}; valid: full, single_bit, compact, coordinated, node_marking, \
-                 edge_marking, xor_digest, full_int, csig, single_bit_slots, compact_slots, \
-                 coordinated_slots"
+                 edge_marking, xor_digest, full_int, csig, entropy_ecn, single_bit_slots, \
+                 compact_slots, coordinated_slots"
             )));
         }
     })

@@ -22,6 +22,10 @@ const BTH: usize = 12;
 const DETH: usize = 8;
 const ICRC: usize = 4;
 const UDP: usize = 8;
+/// Congestion experienced (RFC 3168), the largest value of the field.
+pub const ECN: u8 = 3;
+/// Bit of byte 4 of the BTH that is FECN.
+const FECN: u8 = 0x80;
 /// Largest number of VLAN tags, and of IPv6 extension headers.
 const MAX_TAGS: usize = 4;
 
@@ -86,6 +90,10 @@ pub struct Headers {
     pub queue_pair: u32,
     /// The six reserved bits.
     pub sample: u8,
+    /// What lets switches choose a path: the UDP source port; 0 in InfiniBand.
+    pub entropy: u16,
+    /// Explicit congestion notification: [`ECN`] of IP, 3 or 1 with or without FECN in InfiniBand.
+    pub ecn: u8,
     /// The 16 bits of a compact CSIG tag, and bit 16 set; 0 without one.
     pub csig: u32,
     /// Payload, padding not included.
@@ -201,7 +209,7 @@ fn ipv4(packet: Remaining<'_>) -> Result<Headers, Skip> {
         return Err(Skip::Fragment);
     }
     let ends = [12, 16].map(|at| Address::V4(take(header, at)));
-    udp(ends, packet.after(length)?, total - length)
+    udp(ends, header[1] & ECN, packet.after(length)?, total - length)
 }
 
 fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
@@ -211,10 +219,11 @@ fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
         return Err(Skip::Malformed);
     }
     let ends = [8, 24].map(|at| Address::V6(take(header, at)));
+    let ecn = header[1] >> 4 & ECN;
     let (mut next, mut packet) = (header[6], packet.after(40)?);
     for _ in 0..=MAX_TAGS {
         match next {
-            17 => return udp(ends, packet, left),
+            17 => return udp(ends, ecn, packet, left),
             44 => return Err(Skip::Fragment),
             // Hop by hop, routing, destination options.
             0 | 43 | 60 => {
@@ -232,7 +241,12 @@ fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
 
 /// UDP in the `available` bytes of an IP packet.
 #[inline]
-fn udp(ends: [Address; 2], datagram: Remaining<'_>, available: usize) -> Result<Headers, Skip> {
+fn udp(
+    ends: [Address; 2],
+    ecn: u8,
+    datagram: Remaining<'_>,
+    available: usize,
+) -> Result<Headers, Skip> {
     let header = datagram.first(UDP)?;
     if read_u16(header, 2, true) != UDP_PORT_ROCE {
         return Err(Skip::Other);
@@ -241,7 +255,9 @@ fn udp(ends: [Address; 2], datagram: Remaining<'_>, available: usize) -> Result<
     if length < UDP || length > available {
         return Err(Skip::Malformed);
     }
-    transport(ends, datagram.after(UDP)?, length - UDP)
+    let entropy = read_u16(header, 0, true);
+    let headers = transport(ends, datagram.after(UDP)?, length - UDP)?;
+    Ok(Headers { entropy, ecn, ..headers })
 }
 
 fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
@@ -315,6 +331,8 @@ fn transport(
         psn: number(&bth[9..]),
         queue_pair: pair.map_or(0, number),
         sample: bth[4] & 0x3f,
+        entropy: 0,
+        ecn: if bth[4] & FECN == 0 { 1 } else { ECN },
         csig: 0,
         payload_bytes: (length - BTH - extended - ICRC - pad) as u32,
     })

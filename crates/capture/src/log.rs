@@ -63,6 +63,10 @@ pub struct PacketColumns {
     pub size_bytes: Vec<u32>,
     /// The six reserved bits.
     pub sample: Vec<u8>,
+    /// UDP source port; 0 in InfiniBand.
+    pub entropy: Vec<u16>,
+    /// Explicit congestion notification, 0 to 3; 3 is congestion experienced.
+    pub ecn: Vec<u8>,
     /// The 16 bits of a compact CSIG tag, and bit 16 set; 0 without one.
     pub csig: Vec<u32>,
     /// [`Direction`].
@@ -221,6 +225,8 @@ impl CaptureLog {
         columns.id.push(id);
         columns.size_bytes.push(headers.payload_bytes);
         columns.sample.push(headers.sample);
+        columns.entropy.push(headers.entropy);
+        columns.ecn.push(headers.ecn);
         columns.csig.push(headers.csig);
         columns.direction.push(direction as u8);
         columns.file.push(file);
@@ -254,6 +260,8 @@ impl CaptureLog {
             .collect();
         retain(&mut c.time_ns, &stays);
         retain(&mut c.sample, &stays);
+        retain(&mut c.entropy, &stays);
+        retain(&mut c.ecn, &stays);
         retain(&mut c.direction, &stays);
         retain(&mut c.file, &stays);
         for column in [

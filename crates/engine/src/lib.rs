@@ -8,6 +8,7 @@
 
 mod congestion;
 mod deadlock;
+mod entropy;
 mod error;
 pub mod events;
 mod host;

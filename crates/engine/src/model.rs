@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use tailback_fabric::{Detour, Fabric, FabricError, RoutePlan, RouteState, RoutingRule};
 
+use crate::entropy::{entropy, path_key};
 use crate::events::queue::EventQueue;
 use crate::host::pacing::interval;
 use crate::intrinsics::prefetch;
@@ -14,7 +15,7 @@ use crate::parallel::partition::Partition;
 use crate::program::{CompiledProgram, Envelope, Placement, Program, compile, compile_repeated};
 use crate::rng::{RandomSource, Stream, random};
 use crate::settings::units::MAX_TIME_PS;
-use crate::settings::{CongestionScheme, Pacing, PacingOffset};
+use crate::settings::{CongestionScheme, Pacing, PacingOffset, Routing};
 use crate::steps::{StepGates, Steps};
 use crate::{EngineError, Settings};
 
@@ -40,6 +41,8 @@ pub(crate) struct Model<'a> {
     local_ranks: Vec<u32>,
     /// Ranks of every shard, in order.
     ranks: Vec<Vec<u32>>,
+    /// What switches hash the path of a packet with.
+    pub paths: RandomSource,
     /// Random numbers for the choice among candidates and for reservoirs.
     pub choice: RandomSource,
     pub reservoir: RandomSource,
@@ -134,6 +137,7 @@ impl<'a> Model<'a> {
             attachments: attachments(fabric, plan, &partition),
             groups: groups(plan, &partition),
             total_packets: compiled.messages.iter().map(of_packets).sum(),
+            paths: RandomSource::new(settings.path_seed.unwrap_or(settings.seed), Stream::Route),
             choice: RandomSource::new(settings.seed, Stream::Route),
             reservoir: RandomSource::new(settings.seed, Stream::Reservoir),
             program: compiled,
@@ -185,12 +189,16 @@ impl<'a> Model<'a> {
         self.settings.congestion_control.as_ref().map(|control| &control.scheme)
     }
 
-    /// The flow that ECMP hashes: the ranks of a message, as of a queue pair. Packets of a flow
-    /// take one path.
+    /// What switches hash to choose the path of a packet: the ranks of its message, or what it carries
+    /// ([`crate::entropy`]).
     #[inline]
-    pub fn flow_of(&self, message: u32) -> u64 {
+    pub fn path_key(&self, message: u32, packet: u64) -> u64 {
         let Envelope { src, dst, .. } = self.program.messages[message as usize];
-        u64::from(src) << 32 | u64::from(dst)
+        if self.settings.routing == Routing::Ecmp {
+            return u64::from(src) << 32 | u64::from(dst);
+        }
+        let node = |rank: u32| self.placement.node[rank as usize];
+        path_key([node(src), node(dst)], entropy(&self.settings, packet))
     }
 
     /// Delay of the first packet of a paced message.

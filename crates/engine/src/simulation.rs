@@ -159,7 +159,7 @@ fn simulate_probed(
                 model.total_packets,
                 Arc::clone(connections),
                 deployment,
-                settings.seed,
+                settings,
             )
         }),
     };

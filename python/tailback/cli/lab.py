@@ -45,7 +45,7 @@ def lab() -> None:
     "scheme",
     metavar="SCHEME",
     help="Sample packets in every port: single-bit, compact, coordinated or full, with "
-    "the bits of the hash, like coordinated:4.",
+    "the bits of the hash, like coordinated:4; or entropy-ecn, marks without samples.",
 )
 def up(source: Path, scheme: str | None) -> None:
     """Bring up the fabric of SPEC, a TOML file."""

@@ -15,6 +15,7 @@ from tailback.run.schema import TABLES
 
 PACKAGES = (
     "tailback.scenario.header_schemes",
+    "tailback.telemetry.path_hash",
     "tailback.fabric.topologies",
     "tailback.placement",
     "tailback.port_counters.readers",

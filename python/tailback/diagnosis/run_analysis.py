@@ -37,6 +37,7 @@ from tailback.diagnosis.slow_link_checks import (
 from tailback.diagnosis.topology import LinkTopology
 from tailback.fabric.model import Fabric
 from tailback.run.run import Run
+from tailback.scenario.model import OWN_FIELDS
 from tailback.telemetry.estimate import (
     SUMS,
     Selection,
@@ -138,8 +139,8 @@ class RunAnalysis:
 
     def _received(self, samples: pl.DataFrame) -> int:
         """Number of packets that arrived with a sample."""
-        if self.scheme == "csig":
-            # Every packet is spread over all hops, of which one leads to its node.
+        if self.scheme in OWN_FIELDS:
+            # Every packet counts at all hops, of which one leads to its node.
             last = pl.Series(np.flatnonzero(self.topology.to_node).astype(np.uint32))
             samples = samples.filter(pl.col("link").is_in(last.implode()))
         return int(samples["hop_samples"].sum())

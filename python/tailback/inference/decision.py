@@ -214,8 +214,11 @@ def decide(
         if name == "noise":
             mean = np.maximum(mean, hidden_noise) + in_calls[member]
         if name in COMPUTATION and lossy:
-            off = LOSSY_TIME_ERROR * rng.standard_normal(DRAWS)
-            mean = np.where(mean > 0.0, np.maximum(mean - off * (1.0 - mean), 0.0), 0.0)
+            errors, spread = rng.standard_normal(DRAWS), LOSSY_TIME_ERROR * (1.0 - mean)
+            # Computation hides behind retransmissions, so that what costs little costs less.
+            errors = np.where(mean < FAULT, -np.abs(errors), errors)
+            most = np.where(errors > 0.0, np.clip(mean - FAULT, 0.0, spread), spread)
+            mean = np.maximum(mean + errors * most, 0.0)
         if name in COMPUTATION:
             behind += part * mean
             mean = (1.0 - part) * mean
@@ -302,7 +305,8 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> 
         if lossy and cost.cause in COMPUTATION:
             without_ps = elapsed_ps - cost.ps
             least = min(least, elapsed_ps - _SPREAD * without_ps)
-            most = max(most, elapsed_ps - without_ps / _SPREAD)
+            more = min(without_ps * (1.0 - 1.0 / _SPREAD), 1.96 * (cost.ps - FAULT * elapsed_ps))
+            most = max(most, cost.ps + more)
         low, high = max(round(least), 0), min(round(most), max(elapsed_ps, cost.high_ps))
         out.append(cost.model_copy(update={"low_ps": low, "high_ps": high}))
     return out

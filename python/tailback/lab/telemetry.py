@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from tailback.lab import system
 from tailback.lab.datapath.background import BackgroundRecorder
 from tailback.lab.datapath.counts import Routes
 from tailback.lab.datapath.kernel import port_table
+from tailback.lab.datapath.paths import PathOf
 from tailback.lab.datapath.record import Receivers, append_until
-from tailback.lab.datapath.sampling import PacketScheme, hash_masks, link_bits
-from tailback.lab.plan import Command, Plan
+from tailback.lab.datapath.sampling import ENTROPY_ECN, PacketScheme, hash_masks, link_bits
+from tailback.lab.plan import HASH_SEED, Command, Plan
 from tailback.lab.spec import LabError
+from tailback.telemetry.path_hash import PATH_HASHES, TCP, Flows
 
 SAMPLES = "samples.csv"
 """File of the counts of receivers in the folder of a case."""
@@ -67,6 +70,13 @@ def install(plan: Plan, sampling: PacketScheme, folder: Path) -> None:
     """
     _require()
     sampling.check(len(plan.links), plan.spec.fabric.ip)
+    fabric = plan.spec.fabric
+    if sampling.scheme == ENTROPY_ECN and (fabric.rule != "ecn" or fabric.ip != 4):
+        raise LabError(
+            f"scheme {ENTROPY_ECN!r} needs ports that mark, and the hash of IPv4",
+            place="[fabric] rule, ip",
+            remedy='set rule = "ecn" and ip = 4',
+        )
     pinned = folder / FOLDER
     pinned.mkdir()
     _run("mount", "-t", "bpf", "none", str(pinned))
@@ -196,7 +206,46 @@ def receivers(
 ) -> Receivers:
     """The receivers of a lab, with all their counts or those from now on."""
     maps, links = folder / FOLDER / "maps", len(plan.links)
-    return Receivers(maps, sampling, routes(plan), links, from_now=from_now)
+    path_of = known_paths(plan) if sampling.scheme == ENTROPY_ECN else None
+    return Receivers(maps, sampling, routes(plan), links, path_of, from_now=from_now)
+
+
+def known_paths(plan: Plan) -> PathOf:
+    """Paths of packets by the hash of Linux, with the seed and next hops that leaves have now."""
+    candidates, known = routes(plan), dict[tuple[object, ...], list[int]]()
+    address = {plan.address_end(host): plan.address(host) for host in plan.hosts}
+    number = {(link.source, link.target): link.number for link in plan.links}
+    owner = {link.number: link.source for link in plan.links}
+    spines = {leaf: _spines_in_use(plan, leaf) for leaf in plan.leaves}
+    with system.inside(plan.namespace(plan.leaves[0])):
+        seed = int((Path("/proc/sys") / HASH_SEED).read_text())
+
+    def path_of(source: int, interface: int, hops: int, ports: tuple[int, int]) -> list[int]:
+        key = (source, interface, hops, ports)
+        if key not in known:
+            path = candidates(source, interface, hops)
+            if len(path) == 4:
+                near, far = (owner[links[0]] for links in (path[1], path[3]))
+                ends = np.array([[address[source], plan.address(owner[interface])]])
+                flow = Flows(_ZERO, _ZERO, np.array([ports[0]]), ends, ports[1], TCP)
+                size = np.array([len(spines[near])])
+                chosen = spines[near][int(PATH_HASHES["linux"](flow, _ZERO, 1, size, seed)[0])]
+                path[1:3] = [[number[near, chosen]], [number[chosen, far]]]
+            known[key] = [link for links in path for link in links]
+        return known[key]
+
+    return path_of
+
+
+_ZERO = np.zeros(1, np.int64)
+
+
+def _spines_in_use(plan: Plan, leaf: str) -> list[str]:
+    """Spines among which a leaf chooses, in the order of its next hops."""
+    other = next(name for name in plan.leaves if name != leaf)
+    routes = json.loads(system.run(plan.show_route(leaf, other)))
+    hops = routes[0].get("nexthops", routes)
+    return [str(hop["dev"]) for hop in hops]
 
 
 def routes(plan: Plan) -> Routes:

@@ -21,7 +21,7 @@ from tailback.errors import InvalidValueError
 from tailback.scenario.quantities import RateGbps, SizeBytes, TimePs
 from tailback.units import exact_bytes, parse_bytes
 
-Routing = Literal["adaptive", "random", "ecmp", "deterministic", "vc"]
+Routing = Literal["adaptive", "random", "ecmp", "spray", "deterministic", "vc"]
 """Choice among the candidates of a route."""
 
 FilePath = Annotated[Path, Strict(False)]
@@ -346,6 +346,12 @@ class EngineSection(Section):
     switching: Literal["cut-through", "store-and-forward"] = "cut-through"
     switch_delay: TimePs = 60_000
     routing: Routing = "adaptive"
+    path_seed: int | None = Field(
+        default=None,
+        ge=0,
+        lt=2**32,
+        description="seed of the hash of routing spray and ecmp; default: that of the scenario",
+    )
     adaptive: AdaptiveSection = Field(default_factory=AdaptiveSection)
     vc_entries: int = Field(
         default=64,

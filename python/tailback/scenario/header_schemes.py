@@ -103,6 +103,12 @@ def _csig(_: SchemeSettings) -> int:
     return 32
 
 
+@SCHEMES.register("entropy-ecn")
+def _entropy_ecn(_: SchemeSettings) -> int:
+    """Nothing new: the ECN mark, and the path by entropy value and known hash of the switches."""
+    return 0
+
+
 @SCHEMES.register("node-marking")
 def _node_marking(_: SchemeSettings) -> int:
     """The last link that marked, and whether it was congested."""

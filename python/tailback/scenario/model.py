@@ -248,10 +248,17 @@ class JobSection(Section):
 RESERVED_BITS = 6
 """Reserved bits of InfiniBand's base transport header, after FECN and BECN."""
 
+OWN_FIELDS = ("csig", "entropy-ecn")
+"""Schemes that do not use these bits: a tag of their own, or fields that packets have anyway."""
 
-STAMPED_IN_PART = ("full", "single-bit", "compact", "coordinated", "csig")
+
+KNOWN_PATHS = ("ecmp", "spray", "deterministic")
+"""Values of ``[engine] routing`` by which headers tell the path of a packet."""
+
+
+STAMPED_IN_PART = ("full", "single-bit", "compact", "coordinated", "csig", "entropy-ecn")
 """Schemes that work if only some switches take part: the hops that act are known or counted, or
-(csig) any of them may be the bottleneck."""
+(csig, entropy-ecn) any of them may have acted."""
 
 
 class TelemetrySection(Section):
@@ -265,6 +272,7 @@ class TelemetrySection(Section):
         "coordinated",
         "xor-digest",
         "csig",
+        "entropy-ecn",
         "node-marking",
         "edge-marking",
     ] = "full"
@@ -319,6 +327,10 @@ class TelemetrySection(Section):
         description="what decides in a switch with scheme compact or single-bit: independent "
         "random numbers, a shift register in every port, rings with their own "
         "clock, or bits from the sending adapter",
+    )
+    path_hash: Literal["simulated", "crc32", "linux"] = Field(
+        default="simulated",
+        description="hash of switches, for scheme entropy-ecn",
     )
     receivers: bool = Field(
         default=False,
@@ -434,6 +446,11 @@ class Scenario(Section):
         )
 
     @property
+    def path_seed(self) -> int:
+        """Seed of the hash that switches choose paths by, where headers tell the paths."""
+        return self.seed if self.engine.path_seed is None else self.engine.path_seed
+
+    @property
     def packet_header_bytes(self) -> int:
         """Bytes of a packet on the wire besides its payload."""
         return self.engine.header + self.telemetry.header_bytes
@@ -444,6 +461,17 @@ class Scenario(Section):
             raise InvalidValueError(
                 'telemetry rule "fecn" needs congestion control, which sets FECN',
                 "add [engine.congestion_control], or choose another rule",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _known_paths(self) -> Scenario:
+        fixed = self.engine.routing in KNOWN_PATHS or self.fabric.forwarding is not None
+        if self.telemetry.scheme == "entropy-ecn" and not fixed:
+            raise InvalidValueError(
+                f"scheme entropy-ecn needs paths that headers tell, and engine.routing = "
+                f"{self.engine.routing!r} does not take them",
+                f"set engine.routing to one of {', '.join(KNOWN_PATHS)}",
             )
         return self
 

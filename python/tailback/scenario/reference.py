@@ -179,7 +179,8 @@ MEANING = {
     ("EngineSection", "switching"): "when a packet may leave a switch it is still entering",
     ("EngineSection", "switch_delay"): "latency of a switch without contention, head to head",
     ("EngineSection", "routing"): "choice among the candidates of a route: by load, at random for "
-    "each packet, by a hash of the flow, by destination, or by the first packet of a message",
+    "each packet, by a hash of the flow (ecmp) or of each packet (spray), by destination, or "
+    "by the first packet of a message",
     ("EngineSection", "injection"): "how an adapter shares its link between messages",
     ("EngineSection", "local_delay"): "latency between ranks of one host",
     ("TelemetrySection", "scheme"): "what packets carry",

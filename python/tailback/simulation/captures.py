@@ -18,7 +18,7 @@ from tailback.io.input_files import regular_file
 from tailback.io.manifest import require_unchanged
 from tailback.run.run import Run
 from tailback.run.schema import TABLES, conform
-from tailback.scenario.model import RESERVED_BITS, JobSection, Scenario
+from tailback.scenario.model import OWN_FIELDS, RESERVED_BITS, JobSection, Scenario
 from tailback.simulation.decode import BOTTLENECKS_ONLY, COMPILED_DECODER, route_candidates
 from tailback.simulation.prepare import load_fabric, with_slow_cables
 from tailback.simulation.routes import routes_for
@@ -26,6 +26,7 @@ from tailback.simulation.tables import fabric_tables
 from tailback.telemetry.bottlenecks import SIGNAL_SHIFT, values, writable
 from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.captured import (
+    PATHS,
     Captured,
     CapturedFile,
     CaptureError,
@@ -35,12 +36,16 @@ from tailback.telemetry.captured import (
     nodes_of_addresses,
     read_contexts,
 )
+from tailback.telemetry.entropy_ecn import ENTROPY_ECN
 from tailback.telemetry.header_counts import HASHED
+from tailback.telemetry.measured_paths import read_paths
 from tailback.telemetry.receiver import CHANCE_OF_FOREIGN_BITS, build_samples, hash_agreement
 from tailback.units import percent
 
 MAX_PACKETS = 10_000_000
 """Maximum number of packets kept, as for a simulated run. Beyond it, one in 2^k is decoded."""
+CONGESTION_EXPERIENCED = 3
+"""Largest value of the ECN field of IP (RFC 3168)."""
 CSIG_TYPE = 0x9900
 """Ethernet type of the tags that the core reads: that of switch software, as none is assigned."""
 _PS_PER_NS = 1000
@@ -107,17 +112,18 @@ def captured_run(
         telemetry does not fit into the six reserved bits or cannot be decoded in the fabric.
     """
     telemetry, first = setting.telemetry, paths[0]
-    if telemetry.scheme != "csig" and not 0 < telemetry.header_bits <= RESERVED_BITS:
+    if telemetry.scheme not in OWN_FIELDS and not 0 < telemetry.header_bits <= RESERVED_BITS:
         raise CaptureError(
             f"scheme {telemetry.scheme!r} takes {telemetry.header_bits} header bits; the reserved "
             f"bits of a packet are {RESERVED_BITS}",
             file=first,
             remedy='state what the switches write: [telemetry] scheme = "coordinated", "compact" '
-            'or "xor-digest" with six bits or less, or "csig", in a scenario given as '
-            f"{option('fabric')}",
+            'or "xor-digest" with six bits or less, "csig" or "entropy-ecn", in a scenario given '
+            f"as {option('fabric')}",
         )
     setting, fabric = with_slow_cables(setting, load_fabric(setting.fabric))
     contexts_read = read_contexts(contexts, fabric)
+    measured, path_notes = read_paths(contexts, fabric)
     captured = read_captured(paths, telemetry.packets or MAX_PACKETS)
     notes = [loss for file in captured.files for loss in file.losses()]
     if assumed:
@@ -138,6 +144,9 @@ def captured_run(
             remedy="check that it is of this fabric, and name the nodes of its addresses in "
             f"addresses.csv of {option('contexts')}",
         )
+    if telemetry.scheme == ENTROPY_ECN:
+        packets = _add_paths(packets, captured, measured, setting, notes)
+    notes += path_notes
     packets = packets.with_columns(
         label=pl.Series(labelled(packets, contexts_read), dtype=pl.UInt32)
     )
@@ -150,11 +159,14 @@ def captured_run(
 
 
 def _add_headers(captured: Captured, scheme: str, notes: list[str]) -> Captured:
-    """Column ``header``: the six reserved bits, or the CSIG tag of packets that have one.
+    """Column ``header`` of the scheme, and ``written``, 0 where no switch has written anything.
 
-    If no packet has a tag, all are kept, with 0.
+    It is the six reserved bits, or the CSIG tag of packets that have one. If no packet has a tag,
+    all are kept, with 0.
     """
     tagged = captured.packets.filter(pl.col("csig") > 0)
+    if scheme == ENTROPY_ECN:
+        return _add_marks(captured, notes)
     if scheme != "csig":
         if tagged.height:
             notes.append(
@@ -162,14 +174,75 @@ def _add_headers(captured: Captured, scheme: str, notes: list[str]) -> Captured:
                 f"[telemetry] states scheme {scheme!r}, not 'csig', or nothing"
             )
         header = pl.col("sample").cast(pl.UInt64)
-        return replace(captured, packets=captured.packets.with_columns(header=header))
+        return replace(
+            captured, packets=captured.packets.with_columns(header=header, written=header)
+        )
     if not tagged.height:
-        return replace(captured, packets=captured.packets.with_columns(header=pl.lit(0, pl.UInt64)))
+        return _without_headers(captured)
     if lost := captured.packets.height - tagged.height:
         notes.append(f"{lost * captured.one_in:,} packets left out: they have no CSIG tag")
     notes.append(BOTTLENECKS_ONLY)
     header = (pl.col("csig") & 0xFFFF).cast(pl.UInt64)
-    return replace(captured, packets=tagged.with_columns(header=header))
+    written = header % (1 << SIGNAL_SHIFT)
+    return replace(captured, packets=tagged.with_columns(header=header, written=written))
+
+
+def _without_headers(captured: Captured) -> Captured:
+    empty = pl.lit(0, pl.UInt64)
+    return replace(captured, packets=captured.packets.with_columns(header=empty, written=empty))
+
+
+def _add_marks(captured: Captured, notes: list[str]) -> Captured:
+    """Column ``header``: the mark, and the entropy value; of packets that may be marked.
+
+    If none may be, all are kept, without marks.
+    """
+    able = captured.packets.filter(pl.col("ecn") > 0)
+    if not able.height:
+        return _without_headers(captured)
+    if lost := captured.packets.height - able.height:
+        notes.append(
+            f"{lost * captured.one_in:,} packets left out: switches may not mark them (not "
+            "ECN-capable)"
+        )
+    marked = (pl.col("ecn") == CONGESTION_EXPERIENCED).cast(pl.UInt64)
+    header = pl.col("entropy").cast(pl.UInt64) * 2 + marked
+    return replace(captured, packets=able.with_columns(header=header, written=marked))
+
+
+def _add_paths(
+    packets: pl.DataFrame,
+    captured: Captured,
+    measured: pl.DataFrame | None,
+    setting: Scenario,
+    notes: list[str],
+) -> pl.DataFrame:
+    """Addresses of the packets, for the hash of switches, and the links of measured paths.
+
+    With measured paths, other packets are left out unless the scenario states the hash.
+    """
+    names = pl.Series(captured.addresses, dtype=pl.Categorical)
+    if "." in "".join(captured.addresses) or ":" in "".join(captured.addresses):
+        packets = packets.with_columns(
+            source_address=names[packets["source"].to_numpy()],
+            destination_address=names[packets["destination"].to_numpy()],
+        )
+    if measured is None:
+        return packets
+    on = ["src_node", "dst_node", "entropy"]
+    keys = measured.with_columns(pl.col(on).cast(pl.Int64))
+    packets = packets.with_columns(pl.col(on).cast(pl.Int64)).join(
+        keys, on=on, how="left", maintain_order="left"
+    )
+    if "path_hash" in setting.telemetry.model_fields_set:
+        return packets
+    kept = packets.filter(pl.col("links").is_not_null())
+    if lost := packets.height - kept.height:
+        notes.append(
+            f"{lost * captured.one_in:,} packets left out: {PATHS} has no path of theirs, and "
+            "[telemetry] states no path_hash"
+        )
+    return kept
 
 
 def _locate_packets(
@@ -219,7 +292,7 @@ def _keep_received(
             strange = (src != owner) & (dst != owner)
             sent |= (src == owner) & (stated == _UNKNOWN)
         elif mine.height and not stated.any():
-            written = mine["header"].to_numpy() % (1 << SIGNAL_SHIFT)
+            written = mine["written"].to_numpy()
             sent |= _find_sent_by_host(src, dst, written, len(captured.files) > 1)
         if (count := int(strange.sum())) > 0:
             notes.append(
@@ -339,6 +412,8 @@ def _why_no_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
     telemetry = run.scenario.telemetry
     if telemetry.scheme == "csig":
         return why_tags_are_foreign(run.tables["packets"], pairs), ""
+    if telemetry.scheme == ENTROPY_ECN:
+        return _why_no_marks(run.tables["packets"]), ""
     if telemetry.scheme not in HASHED:
         return "", ""
     if not run.tables["packets"]["header"].max():
@@ -360,6 +435,16 @@ def _why_no_samples(run: Run, pairs: PairCandidates) -> tuple[str, str]:
         f"fit a link on the path, {agreement.pairs / 2**agreement.bits:,.0f} by chance): other "
         "bits, another scheme, or other numbers of links"
     ), ""
+
+
+def _why_no_marks(packets: pl.DataFrame) -> str:
+    """Why packets tell nothing about congestion; empty if they do."""
+    count = f"{packets.height:,} packets"
+    if not packets["ecn"].max():
+        return f"none of {count} is ECN-capable: their senders have ECN switched off"
+    if not (packets["ecn"] == CONGESTION_EXPERIENCED).any():
+        return f"none of {count} is marked: no port was congested, or no switch marks (ECN)"
+    return ""
 
 
 def why_tags_are_foreign(packets: pl.DataFrame, pairs: PairCandidates) -> str:

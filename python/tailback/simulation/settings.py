@@ -221,6 +221,7 @@ class EngineSettings:
     switching: str
     switch_delay_ps: int
     routing: str
+    path_seed: int | None
     adaptive: AdaptiveSettings = AdaptiveSettings()
     vc_entries: int
     pacing: PacingSettings
@@ -268,6 +269,7 @@ class EngineSettings:
             switching=engine.switching,
             switch_delay_ps=engine.switch_delay,
             routing=engine.routing,
+            path_seed=scenario.path_seed if telemetry.scheme == "entropy-ecn" else engine.path_seed,
             adaptive=AdaptiveSettings.of(engine.adaptive),
             vc_entries=engine.vc_entries,
             pacing=PacingSettings.of(engine.pacing),

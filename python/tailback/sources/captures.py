@@ -9,7 +9,14 @@ from tailback.errors import ScenarioError, option
 from tailback.fabric.builders import PRESETS
 from tailback.io.delimited import not_used
 from tailback.run.run import Run
-from tailback.scenario.model import RESERVED_BITS, Scenario, TelemetrySection, load, parse
+from tailback.scenario.model import (
+    OWN_FIELDS,
+    RESERVED_BITS,
+    Scenario,
+    TelemetrySection,
+    load,
+    parse,
+)
 from tailback.simulation.captures import captured_run
 from tailback.sources.source import ScenarioOptions, is_run, network_data, read_base_run
 from tailback.telemetry.captured import is_capture
@@ -104,7 +111,7 @@ def with_capture_telemetry(scenario: Scenario) -> tuple[Scenario, bool]:
         The scenario, and whether its telemetry is assumed.
     """
     section = scenario.telemetry
-    if section.scheme == "csig" or 0 < section.header_bits <= RESERVED_BITS:
+    if section.scheme in OWN_FIELDS or 0 < section.header_bits <= RESERVED_BITS:
         return scenario, False
     section = TelemetrySection.model_validate(DEFAULT_TELEMETRY)
     return scenario.model_copy(update={"telemetry": section}), True

@@ -9,6 +9,7 @@ import polars as pl
 from tailback.errors import RunError, nearest
 from tailback.run.run import Run
 from tailback.scenario.model import RESERVED_BITS
+from tailback.telemetry.entropy_ecn import ENTROPY_ECN
 from tailback.telemetry.packet_ids import ids_of
 from tailback.telemetry.wire import RC_SEND_ONLY, UD_SEND_ONLY, IbPacket
 
@@ -24,8 +25,9 @@ def packets_of(
     """Packets of table ``packets`` in order of arrival.
 
     The local id of a node is its number + 1, queue pair and packet sequence number are those of the
-    table, the six reserved bits are the header. Packets of queue pairs that serve all peers are
-    datagrams to queue pair 2. The payload is zeros: message contents are not simulated.
+    table, the six reserved bits are the header; with ``entropy-ecn`` FECN is the mark. Packets of
+    queue pairs that serve all peers are datagrams to queue pair 2. The payload is zeros: message
+    contents are not simulated.
 
     Args:
         run: A run that kept packets of a scheme with at most six header bits.
@@ -37,7 +39,7 @@ def packets_of(
         Iterator of arrival time, in nanoseconds since the start of the run, and packet.
 
     Raises:
-        RunError: No packets, no such host, a header of more than six bits, too many nodes.
+        RunError: No packets, no such host, a header that does not fit, too many nodes.
     """
     telemetry, table = run.scenario.telemetry, run.tables["packets"]
     bits = telemetry.header_bits
@@ -47,6 +49,12 @@ def packets_of(
             "the run has kept no packets",
             remedy='set [telemetry] scheme = "compact", "coordinated" or "xor-digest" and simulate '
             "again",
+        )
+    if telemetry.scheme == ENTROPY_ECN and run.scenario.engine.routing != "deterministic":
+        raise RunError(
+            f"scheme {telemetry.scheme!r} needs entropy values, which InfiniBand packets do not "
+            "have",
+            remedy='set [engine] routing = "deterministic": FECN is the mark then',
         )
     if bits > RESERVED_BITS:
         raise RunError(
@@ -62,11 +70,13 @@ def packets_of(
         at = pl.col("dst_node").is_in(nodes) | pl.col("src_node").is_in(nodes)
         table = table.filter(at)
     table = table.sort("time_ps", "packet").head(table.height if limit is None else limit)
-    shared = telemetry.queue_pairs == "shared"
-    return _on_the_wire(table, payload, shared)
+    marks = telemetry.scheme == ENTROPY_ECN
+    return _on_the_wire(table, payload, telemetry.queue_pairs == "shared", marks)
 
 
-def _on_the_wire(table: pl.DataFrame, payload: int, shared: bool) -> Iterator[tuple[int, IbPacket]]:
+def _on_the_wire(
+    table: pl.DataFrame, payload: int, shared: bool, marks: bool
+) -> Iterator[tuple[int, IbPacket]]:
     columns = ("time_ps", "src_node", "dst_node", "sequence", "queue_pair", "size_bytes", "header")
     for time_ps, source, destination, psn, pair, size, header in table.select(columns).iter_rows():
         packet = IbPacket(
@@ -76,7 +86,8 @@ def _on_the_wire(table: pl.DataFrame, payload: int, shared: bool) -> Iterator[tu
             opcode=UD_SEND_ONLY if shared else RC_SEND_ONLY,
             destination_qp=_DATAGRAMS_TO if shared else pair,
             source_qp=pair if shared else None,
-            sample=header,
+            sample=0 if marks else header,
+            fecn=bool(marks and header & 1),
             payload=bytes(min(size, payload)),
         )
         yield time_ps // _PS_PER_NS, packet

@@ -41,6 +41,8 @@ SKIPPED: Final = (
 
 ADDRESSES: Final = "addresses.csv"
 """File in a folder of contexts that maps addresses to nodes."""
+PATHS: Final = "paths.csv"
+"""File in a folder of contexts with measured paths (:mod:`tailback.telemetry.measured_paths`)."""
 _ADDRESS_COLUMNS: Final = {
     "address": ("address", "lid", "ip"),
     "node": ("node", "host", "name", "hostname"),
@@ -103,9 +105,10 @@ class Captured:
 
     Attributes:
         files: The files.
-        packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, csig,
-            direction, file``; ends are indices of ``addresses``, ``csig`` is the tag with bit 16
-            set, 0 without one, ``direction`` is 1 received, 2 sent, 0 unknown.
+        packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, entropy,
+            ecn, csig, direction, file``; ends are indices of ``addresses``, ``ecn`` is 0 to 3 as in
+            IP (FECN of InfiniBand is 3, without it 1), ``csig`` is the tag with bit 16 set, 0
+            without one, ``direction`` is 1 received, 2 sent, 0 unknown.
         addresses: Local ids and IP addresses.
         one_in: One in this many packets was kept.
     """
@@ -162,11 +165,11 @@ def discovered_lids(path: Path | None, fabric: Fabric) -> dict[str, int]:
     except TailbackError:
         return {}
     lids = [(lid, name) for name, lid in _ADAPTER.findall(text)] + _ADAPTER_PORT.findall(text)
-    node = _unique_names(fabric)
+    node = unique_names(fabric)
     return {str(int(lid)): node[name] for lid, name in lids if name in node}
 
 
-def _unique_names(fabric: Fabric) -> dict[str, int]:
+def unique_names(fabric: Fabric) -> dict[str, int]:
     """Node by its name if that is unique, and by its host's name if that host has one node."""
     hosts = np.bincount(fabric.node_host, minlength=fabric.n_hosts)
     out = {
@@ -192,7 +195,7 @@ def nodes_of_addresses(
             of a node is its number + 1, as written by ``tailback export pcap``. An IP address may
             also be the name of a node.
     """
-    names = _unique_names(fabric)
+    names = unique_names(fabric)
     lids = any(address.isdecimal() for address in node_of)
     out = np.full(len(addresses), -1, np.int64)
     for number, address in enumerate(addresses):
@@ -229,6 +232,8 @@ def read_contexts(folder: Path | None, fabric: Fabric) -> Contexts:
         raise CaptureError("holds no CSV file", file=folder, remedy=_HOW)
     nodes, notes = dict[str, int](), list[str]()
     for file in files:
+        if file.name == PATHS:
+            continue
         if file.name == ADDRESSES:
             table = _table(file, _ADDRESS_COLUMNS, ("address", "node"))
             nodes = _addresses(table, fabric)
@@ -243,7 +248,7 @@ _HOW: Final = "docs/how-to/captures.md shows its files"
 
 
 def _addresses(table: Delimited, fabric: Fabric) -> dict[str, int]:
-    names, out = _unique_names(fabric), dict[str, int]()
+    names, out = unique_names(fabric), dict[str, int]()
     for line, address, name in zip(
         table.rows["line"], table.need("address"), table.need("node"), strict=True
     ):
@@ -274,7 +279,7 @@ class _ContextRows:
     """Collects the rows of files of contexts."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._names = _unique_names(fabric)
+        self._names = unique_names(fabric)
         self._frames: list[pl.DataFrame] = []
 
     def add(self, table: Delimited, labels: list[tuple[str, str, str]]) -> None:

@@ -21,6 +21,7 @@ from tailback.errors import RunError
 from tailback.run.run import Run
 from tailback.telemetry.bottlenecks import Bottlenecks, find_bottlenecks
 from tailback.telemetry.candidates import PairCandidates
+from tailback.telemetry.entropy_ecn import ENTROPY_ECN, infer, path_samples
 from tailback.telemetry.estimate import smoothed_excess
 from tailback.telemetry.hashed import (
     CandidateLinks,
@@ -314,6 +315,8 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     if telemetry.scheme == "csig":
         bottlenecks = find_bottlenecks(run.tables["packets"], pairs, n_links, k)
         return LinkCounts(None, None, counted, bottlenecks)
+    if telemetry.scheme == ENTROPY_ECN:
+        return _of_paths(run, pairs, counted, k)
     packets, congested = (
         _scale_counts(
             _decoded(run, about, pairs, decoder, n_links)
@@ -332,6 +335,16 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
         packets = _smooth_slopes(packets, usual, possible)
     congested = _smooth_slopes(congested, packets.slope, possible)
     return LinkCounts(packets, congested, counted)
+
+
+def _of_paths(run: Run, pairs: PairCandidates, counted: NDArray[np.bool_], k: float) -> LinkCounts:
+    """Counts of packets whose paths are known, and of the congested ones that marks imply."""
+    inferred = infer(path_samples(run, pairs))
+    sums, zero = inferred.sums, np.zeros(len(counted))
+    packets = HashedCounts(inferred.packets, zero, zero, zero)
+    variance = sums.total_variance
+    congested = HashedCounts(sums.congested, variance, variance, zero)
+    return LinkCounts(_scale_counts(packets, k), _scale_counts(congested, k), counted)
 
 
 def _possible(run: Run, pairs: PairCandidates, n_links: int) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from tailback.run.schema import conform
 from tailback.telemetry.assign import AmbiguousPackets, draw_links
 from tailback.telemetry.bottlenecks import draw_bottlenecks
 from tailback.telemetry.candidates import PairCandidates
+from tailback.telemetry.entropy_ecn import ENTROPY_ECN, draw_marks, infer, path_samples
 from tailback.telemetry.hashed import Decoder, HashedCounts
 from tailback.telemetry.header_counts import (
     FIELD_BITS,
@@ -35,6 +36,8 @@ from tailback.telemetry.header_counts import (
 from tailback.telemetry.header_fields import HeaderSamples
 from tailback.telemetry.likelihood import Matcher
 from tailback.telemetry.packet_ids import ids_of
+from tailback.telemetry.packet_paths import trace_paths
+from tailback.telemetry.path_hash import splitmix
 
 _DRAW = 255
 """Stream number of the receiver's random draws of links; further draws count down from here."""
@@ -198,6 +201,8 @@ def build_samples(run: Run, pairs: PairCandidates, core: HashCore) -> pl.DataFra
     k = packets_a_sample(run)
     if run.scenario.telemetry.scheme == "csig":
         return _of_bottlenecks(run, pairs, k)
+    if run.scenario.telemetry.scheme == ENTROPY_ECN:
+        return _of_marks(run, pairs, k)
     packets, congested = header_samples(run, pairs)
     carried = count_from_headers(run, pairs, core)
     assert carried.packets is not None and carried.congested is not None
@@ -233,6 +238,20 @@ def _of_bottlenecks(run: Run, pairs: PairCandidates, k: float) -> pl.DataFrame:
     hop, spread = _evenly(run, pairs)
     met = _Charged(drawn.rows, drawn.link, np.ones(len(drawn.rows)))
     return _table(run, (hop, _excess(hop, spread, k)), (met, k * drawn.excess + k - 1.0), k)
+
+
+def _of_marks(run: Run, pairs: PairCandidates, k: float) -> pl.DataFrame:
+    """Rows of table ``samples`` from packets with known paths, and marks on them."""
+    samples = path_samples(run, pairs)
+    inferred = infer(samples)
+    packet, at = samples.elements(np.arange(len(samples.path)))
+    hop = _Charged(packet, samples.link[at], np.ones(len(packet)))
+    marked, link = draw_marks(samples, inferred, _uniform(run.tables["packets"], _DRAW))
+    met = _Charged(marked, link, np.ones(len(marked)))
+    variance, drawn = inferred.sums.total_variance, np.bincount(link, minlength=_links(run))
+    excess = np.divide(variance, drawn, out=np.zeros(len(variance)), where=drawn > 0)
+    certain = np.zeros(len(variance))
+    return _table(run, (hop, certain + k - 1.0), (met, k * excess + k - 1.0), k)
 
 
 def _links(run: Run) -> int:
@@ -318,17 +337,9 @@ def _uniform(packets: pl.DataFrame, number: int | Ints) -> Floats:
     pair = packets["queue_pair"].fill_null(0).to_numpy().astype(np.uint64)
     src, dst = (packets[name].to_numpy().astype(np.uint64) for name in ("src_node", "dst_node"))
     stream = np.asarray(number, np.uint64)
-    value = _mix(sequence << np.uint64(8) | pair << np.uint64(32) | stream)
-    value = _mix(value ^ (src << np.uint64(32) | dst))
+    value = splitmix(sequence << np.uint64(8) | pair << np.uint64(32) | stream)
+    value = splitmix(value ^ (src << np.uint64(32) | dst))
     return np.asarray((value >> np.uint64(32)).astype(np.float64) / 2.0**32, np.float64)
-
-
-def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A step of splitmix64; only receivers compute it, so multiplication is allowed."""
-    value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(value ^ (value >> np.uint64(31)), np.uint64)
 
 
 def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
@@ -343,33 +354,17 @@ def _evenly(run: Run, pairs: PairCandidates) -> tuple[_Charged, Floats]:
             "scheme 'csig' counts no packets, and detours leave their paths unknown",
             remedy="use compact or full, which count hops, or routes without detours",
         )
-    src, dst = table["src_node"].to_numpy(), table["dst_node"].to_numpy()
-    pair = pairs.of(src, dst)
     links = run.tables["links"].sort("link")
-    begin, end = (links[name].to_numpy().astype(np.int64) for name in ("src", "dst"))
-    at = run.tables["nodes"].height + pairs.node_switch[src]
-    rows = [np.arange(table.height)]
-    link, other = [pairs.ejection[dst].astype(np.int64)], [np.zeros(table.height)]
-    for hop, (first, candidates) in enumerate(pairs.routes or pairs.hops):
-        start = first.astype(np.int64)
-        some = np.flatnonzero(pairs.length[pair] > hop + 1)
-        size = np.diff(start)[pair[some]]
-        row = np.repeat(np.arange(len(some)), size)
-        entry = np.arange(len(row)) + np.repeat(start[pair[some]] - (np.cumsum(size) - size), size)
-        leaves = begin[candidates[entry]] == at[some][row]
-        row, entry = row[leaves], entry[leaves]
-        size = np.bincount(row, minlength=len(some))
-        pick = (
-            np.cumsum(size)
-            - size
-            + (_uniform(table, _DRAW - 1 - hop)[some] * size).astype(np.int64)
-        )
-        rows.append(some)
-        link.append(candidates[entry[pick]].astype(np.int64))
-        other.append(1.0 - 1.0 / size)
-        at[some] = end[link[-1]]
-    every = np.concatenate(rows)
-    return _Charged(every, np.concatenate(link), np.ones(len(every))), np.concatenate(other)
+    ends = links["src"].to_numpy().astype(np.int64), links["dst"].to_numpy().astype(np.int64)
+
+    def evenly(hop: int, rows: Ints, size: Ints) -> Ints:
+        return (_uniform(table, _DRAW - 1 - hop)[rows] * size).astype(np.int64)
+
+    paths = trace_paths(
+        pairs, ends, table["src_node"].to_numpy(), table["dst_node"].to_numpy(), evenly
+    )
+    charged = _Charged(paths.row, paths.link, np.ones(len(paths.row)))
+    return charged, 1.0 - 1.0 / paths.alternatives
 
 
 def _excess(hop: _Charged, each: Floats, k: float) -> Floats:

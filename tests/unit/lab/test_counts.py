@@ -68,7 +68,7 @@ class Packets:
                     )
                     sign = 1 - 2 * (np.bitwise_count(self.seen[mine] & u) % 2).astype(np.int64)
                     row += np.bincount(place, sign, 32).astype(np.int64)
-                keys.append((SENDER, 3, RECEIVER, hop, 4, met, [0, 0, 0]))
+                keys.append((SENDER, 3, RECEIVER, hop, 4, met, [0, 0, 0], [0, 0]))
                 counts.append(int(mine.sum()))
                 bins.append(row)
         n = np.array(counts, np.int64)
@@ -130,8 +130,8 @@ def test_two_link_reservoirs_have_the_known_variance() -> None:
     bins[0, [1, 9]], bins[1, 9] = [250, 240], 60
     keys = np.array(
         [
-            (SENDER, 0, RECEIVER, NO_HOP, 4, 0, [0, 0, 0]),
-            (SENDER, 0, RECEIVER, NO_HOP, 2, 1, [0, 0, 0]),
+            (SENDER, 0, RECEIVER, NO_HOP, 4, 0, [0, 0, 0], [0, 0]),
+            (SENDER, 0, RECEIVER, NO_HOP, 2, 1, [0, 0, 0], [0, 0]),
         ],
         KEY,
     )
@@ -149,7 +149,7 @@ def test_two_link_reservoirs_have_the_known_variance() -> None:
 
 
 def test_paths_that_routes_do_not_have_are_counted() -> None:
-    keys = np.array([(SENDER, 0, RECEIVER, 0, 3, 0, [0, 0, 0])], KEY)
+    keys = np.array([(SENDER, 0, RECEIVER, 0, 3, 0, [0, 0, 0], [0, 0])], KEY)
     sums = Sums(keys, np.array([7]), np.array([7000]), np.zeros((1, 32), np.int64))
     estimate = count(sums, PacketScheme("coordinated", BITS), routes, LINKS)
     assert (estimate.unrouted, estimate.packets) == (7, {})

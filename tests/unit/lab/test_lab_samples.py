@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import signal
@@ -404,3 +405,39 @@ def test_missing_tools_are_named_with_their_packages(monkeypatch: pytest.MonkeyP
     with pytest.raises(system.LabError, match=r"not found: .*clang, bpftool") as caught:
         system.require(system.FABRIC_TOOLS | telemetry.TOOLS)
     assert "bpftool clang" in str(caught.value.remedy)
+
+
+@bpf
+@pytest.mark.slow
+def test_known_paths_count_the_packets_of_all_ports() -> None:
+    """Without samples: by the hash of the kernel, for TCP connections between all leaves."""
+    shape = {"leaves": 3, "spines": 2, "hosts_per_leaf": 1, "congested": "3 kB", "rule": "ecn"}
+    job = {"hosts": ["h00", "h10"]}
+    scheme = PacketScheme.parse("entropy-ecn")
+    plan = fabric.bring_up(
+        parse({"name": f"tbk{os.getpid()}", "fabric": shape, "job": job}), scheme
+    )
+    try:
+        folder = fabric.folder_of(plan)
+        before = telemetry.truth(plan, folder)
+        receivers = telemetry.receivers(plan, scheme, folder, from_now=True)
+        for source, target in itertools.permutations(plan.hosts, 2):
+            with system.inside(plan.namespace(target)):
+                server = socket.create_server((plan.address(target), 0))
+            with system.inside(plan.namespace(source)):
+                sender = socket.socket()
+            with server, sender:
+                sender.connect(server.getsockname())
+                with server.accept()[0] as receiver:
+                    sender.sendall(bytes(50_000))
+                    sender.shutdown(socket.SHUT_WR)
+                    while receiver.recv(1 << 16):
+                        pass
+        time.sleep(0.3)
+        counted, true = receivers.count(), telemetry.truth(plan, folder).since(before)
+    finally:
+        fabric.take_down(plan.spec.name)
+    packets = sum(sums.packets for sums in counted.packets.values())
+    links = [link.number for link in plan.links]
+    assert counted.unrouted == 0
+    assert np.asarray(packets)[links].tolist() == true.packets[links].tolist()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, HashSlots, NodeMark, NodeMarking,
+    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, EntropyEcn, HashSlots, NodeMark, NodeMarking,
     Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, band, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
@@ -19,6 +19,7 @@ use super::sender::{SenderHeaders, bits};
 use super::slots::{SlotVisit, VisitLog};
 use super::{Connection, DeliveredPacket, Hop};
 use crate::Settings;
+use crate::entropy::entropy;
 use crate::rng::{RandomSource, Stream};
 use crate::settings::{HeaderScheme, HeaderSettings, Randomness};
 
@@ -110,6 +111,8 @@ impl Deployment {
 #[derive(Debug)]
 pub struct HeaderProbe {
     carry: HeaderSettings,
+    /// Of the run: what entropy values depend on.
+    settings: Settings,
     /// One packet in this many carries a sample, and one in `one_kept_in` of those is recorded.
     one_in: u64,
     one_kept_in: u64,
@@ -137,7 +140,7 @@ impl HeaderProbe {
         packets: u64,
         connections: Arc<[Connection]>,
         deployment: Deployment,
-        seed: u64,
+        settings: &Settings,
     ) -> Self {
         let field = GaloisField::new(LINK_BITS).expect("a field the hash knows");
         let one_in = carry.one_in.max(1);
@@ -150,14 +153,15 @@ impl HeaderProbe {
         };
         Self {
             carry: carry.clone(),
+            settings: settings.clone(),
             one_in,
             one_kept_in,
             hash: LinkHash::Gf(field),
             deployment,
-            circuits: Circuits::new(carry.randomness, seed),
+            circuits: Circuits::new(carry.randomness, settings.seed),
             slots: hash_slots(carry, LinkHash::Gf(field)),
             sender: (carry.randomness == Randomness::Sender)
-                .then(|| SenderHeaders::new(carry, LinkHash::Gf(field), seed)),
+                .then(|| SenderHeaders::new(carry, LinkHash::Gf(field), settings.seed)),
             connections,
             records: Vec::new(),
             visits: VisitLog::default(),
@@ -287,6 +291,11 @@ impl HeaderProbe {
                 Csig.visit(&mut mark, visit);
                 Csig.to_wire(mark).into()
             }
+            HeaderScheme::EntropyEcn => {
+                let mut marked = word != 0;
+                EntropyEcn.visit(&mut marked, visit);
+                marked.into()
+            }
             HeaderScheme::NodeMarking => {
                 let mut mark = NodeMark::default();
                 NodeMarking { probability, link_bits: LINK_BITS }.visit(&mut mark, visit);
@@ -311,6 +320,9 @@ impl HeaderProbe {
         }
         let header = match self.carry.scheme {
             HeaderScheme::Full => full_header(&mark),
+            HeaderScheme::EntropyEcn => {
+                word(&mark) | u64::from(entropy(&self.settings, packet)) << 1
+            }
             // The sender chose the type of signal, whether or not a switch replaced the tag.
             HeaderScheme::Csig => Csig.to_wire(Csig.from_wire(word(&mark) as u32)).into(),
             _ => word(&mark),
@@ -379,17 +391,15 @@ mod tests {
             slots: 1,
         };
         carry.check().unwrap();
-        HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1)
+        carried_by(&carry, 1000)
+    }
+
+    fn carried_by(carry: &HeaderSettings, packets: u64) -> HeaderProbe {
+        HeaderProbe::new(carry, packets, one(), Deployment::default(), &Settings::default())
     }
 
     fn thinned(scheme: HeaderScheme, one_in: u64) -> HeaderProbe {
-        HeaderProbe::new(
-            &HeaderSettings { one_in, ..carried(scheme).carry },
-            1000,
-            one(),
-            Deployment::default(),
-            1,
-        )
+        carried_by(&HeaderSettings { one_in, ..carried(scheme).carry }, 1000)
     }
 
     /// A packet through links 1 to 5, the second of them congested.
@@ -478,7 +488,7 @@ mod tests {
     #[test]
     fn records_stay_below_their_maximum() {
         let carry = HeaderSettings { most: 30, one_in: 1, ..carried(HeaderScheme::Full).carry };
-        assert_eq!(HeaderProbe::new(&carry, 1000, one(), Deployment::default(), 1).one_in(), 34);
-        assert_eq!(HeaderProbe::new(&carry, 20, one(), Deployment::default(), 1).one_in(), 1);
+        assert_eq!(carried_by(&carry, 1000).one_in(), 34);
+        assert_eq!(carried_by(&carry, 20).one_in(), 1);
     }
 }

@@ -72,6 +72,9 @@ pub enum Routing {
     /// By a hash of the flow, the ranks at its ends, and of the hop (ECMP): the same for every packet of
     /// the flow.
     Ecmp,
+    /// By a hash of nodes, hop, and an entropy value that the sender draws for each packet, as Ultra
+    /// Ethernet does.
+    Spray,
     /// Virtual-circuit routing: the first packet of each message takes the link with the fewest
     /// messages (Birk and Zdornov 2009).
     #[serde(rename = "vc")]
@@ -175,6 +178,9 @@ pub struct Settings {
     pub switch_delay_ps: u64,
     /// See [`Routing`].
     pub routing: Routing,
+    /// Seed of the hash of routing `ecmp` and `spray`; `seed` when absent.
+    #[serde(default)]
+    pub path_seed: Option<u64>,
     /// See [`AdaptiveRule`]; of routing `adaptive`.
     #[serde(default)]
     pub adaptive: AdaptiveRule,
@@ -276,6 +282,7 @@ impl Default for Settings {
             switching: Switching::CutThrough,
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,
+            path_seed: None,
             adaptive: AdaptiveRule::default(),
             vc_entries: 0,
             pacing: Pacing::Off,

@@ -54,6 +54,8 @@ pub enum HeaderScheme {
     XorDigest,
     /// Locator (7), signal value (5), reserved (1), signal type (3).
     Csig,
+    /// Congestion experienced (1), entropy value (16).
+    EntropyEcn,
     /// Congested (1), link (24).
     NodeMarking,
     /// Congested (1), link (24), switches since (5).

@@ -90,7 +90,9 @@ impl<P: Probe> Shard<'_, P> {
                 link.wrapping_sub(shift).wrapping_sub(start)
             }
             Routing::Random => self.draw(packet.id, packet.hops, n),
-            Routing::Ecmp => self.draw(model.flow_of(packet.message), packet.hops, n),
+            Routing::Ecmp | Routing::Spray => {
+                self.hash_path(packet.message, packet.id, packet.hops, n)
+            }
             Routing::Adaptive | Routing::VirtualCircuit => return Route::default(),
         };
         Route { start: start + attachment, n: 1, first: 0 }
@@ -136,6 +138,13 @@ impl<P: Probe> Shard<'_, P> {
         below(self.model.choice.draw(id, u64::from(hops) - 1), n)
     }
 
+    /// Hash of what a packet carries, for one hop, among `n` candidates.
+    #[inline]
+    fn hash_path(&self, message: u32, id: u64, hops: u8, n: u32) -> u32 {
+        let key = self.model.path_key(message, id);
+        below(self.model.paths.draw(key, u64::from(hops) - 1), n)
+    }
+
     /// Chooses link and lane under any routing rule, routing mode and number of lanes.
     fn choose_by_rule(&mut self, switch: u32, slot: u32) -> (u32, u8) {
         let model = self.model;
@@ -152,9 +161,9 @@ impl<P: Probe> Shard<'_, P> {
         let link = match model.settings.routing {
             Routing::Deterministic => fixed().wrapping_sub(shift),
             Routing::Random => links[draw()].wrapping_sub(shift),
-            Routing::Ecmp => {
-                let flow = model.flow_of(self.packets[slot].message);
-                links[self.draw(flow, hops, n as u32) as usize].wrapping_sub(shift)
+            Routing::Ecmp | Routing::Spray => {
+                let message = self.packets[slot].message;
+                links[self.hash_path(message, id, hops, n as u32) as usize].wrapping_sub(shift)
             }
             Routing::VirtualCircuit => {
                 let default = fixed().wrapping_sub(shift);

@@ -162,4 +162,10 @@ mod tests {
         assert!(!Csig.unbiased());
         assert_eq!(ratios(&Csig, true), [0.0, 1.0, 0.0, 0.0, 0.0]);
     }
+
+    #[test]
+    fn an_ecn_mark_names_no_link() {
+        assert!(!EntropyEcn.unbiased() && EntropyEcn.header_bits() == 0);
+        assert_eq!(ratios(&EntropyEcn, true), [0.0; HOPS]);
+    }
 }

@@ -60,16 +60,17 @@ int tailback_egress(struct __sk_buff *skb) {
       .id = packet_id(&packet.flow),
       .masks = port->masks,
   };
-#if SCHEME != COORDINATED
+#if SCHEME != COORDINATED && SCHEME != ENTROPY_ECN
   visit.random[0] = bpf_get_prandom_u32();
   visit.random[1] = bpf_get_prandom_u32();
 #endif
-  __u32 sample = 0;
-  if (packet.hop)
-    sample = get_sample(&packet);
-  else
-    learn(skb, &packet);
-  put_sample(&packet, visited(sample, &visit));
+  if (!packet.hop) learn(skb, &packet);
+#if SCHEME == ENTROPY_ECN
+  /* Linux routes by the hash of the sending socket where it is left in a packet; a switch cannot. */
+  bpf_set_hash_invalid(skb);
+#else
+  put_sample(&packet, visited(packet.hop ? get_sample(&packet) : 0, &visit));
+#endif
   __sync_fetch_and_add(&port->packets, 1);
   if (visit.congested) {
     __sync_fetch_and_add(&port->congested, 1);

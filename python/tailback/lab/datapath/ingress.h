@@ -8,15 +8,19 @@
 #include "maps.h"
 
 #define NO_HOP 255
+#define ANY_HOP 0
 
 struct sums_key {
   __u32 source;      /* last three bytes of the sender's address */
   __u32 mark;        /* of the receiving socket, 0 if unknown */
   __u16 interface;   /* link of the interface it arrived at */
-  __u8 hop;          /* hop that was sampled, NO_HOP if unknown */
+  __u8 hop;          /* hop that was sampled, NO_HOP if unknown; without samples: ANY_HOP if any
+                        hop might have marked the packet */
   __u8 weight;       /* hops that might have been sampled */
-  __u8 congested;    /* one reservoir: whether that hop was congested; two: the reservoir */
+  __u8 congested;    /* one reservoir: whether that hop was congested; two: the reservoir;
+                        without samples: whether the packet is marked */
   __u8 reserved[3];
+  __u16 port[2];     /* without samples: ports of sender and receiver, which choose the path */
 };
 
 struct sums {
@@ -58,7 +62,7 @@ INLINE int add(const struct sums_key *key, const __u32 *powers, __u32 seen, __u3
   __sync_fetch_and_add(&into->bytes, bytes);
 #if SCHEME == FULL
   __sync_fetch_and_add(&into->bins[seen & LOW(LINK_BITS)], 1);
-#else
+#elif SCHEME != ENTROPY_ECN
   add_bins(into->bins, powers, seen);
 #endif
   return 1;
@@ -82,7 +86,7 @@ int tailback_ingress(struct __sk_buff *skb) {
   struct sums_key key = {
       .source = packet.flow.source, .mark = mark_of(&packet), .interface = link, .hop = NO_HOP};
   int stored = 1;
-#if SCHEME != FULL
+#if SCHEME != FULL && SCHEME != ENTROPY_ECN
   __u32 id = packet_id(&packet.flow);
   project(id, powers);
 #endif
@@ -92,6 +96,14 @@ int tailback_ingress(struct __sk_buff *skb) {
   key.hop = survivor(id, packet.hop + 1);
   key.congested = sample & 1;
   stored = add(&key, powers, sample >> 1 & LOW(SEEN_BITS), skb->len);
+#elif SCHEME == ENTROPY_ECN
+  key.weight = packet.hop + 1;
+  key.congested = packet.ecn == CONGESTION_EXPERIENCED;
+  key.port[0] = packet.port[0];
+  key.port[1] = packet.port[1];
+  /* Acknowledgements without data may not be marked (RFC 3168): they tell of traffic only. */
+  if (packet.ecn) key.hop = ANY_HOP;
+  stored = add(&key, powers, 0, skb->len);
 #elif SCHEME == COMPACT
   key.weight = sample >> (1 + SEEN_BITS) & LOW(COUNT_BITS);
   key.congested = sample & 1;

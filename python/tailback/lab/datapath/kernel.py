@@ -48,6 +48,7 @@ KEY: Final = np.dtype(
         ("weight", np.uint8),
         ("congested", np.uint8),
         ("reserved", np.uint8, 3),
+        ("port", np.uint16, 2),
     ]
 )
 """``struct sums_key``."""

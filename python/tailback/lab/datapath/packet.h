@@ -37,7 +37,7 @@
 #define DO_NOT_FRAGMENT 0x4000
 #define FRAGMENT_OFFSET_OR_MORE 0x3fff
 #define FLOW_LABEL 0xfffffu
-#define ECN 3
+#define CONGESTION_EXPERIENCED 3 /* the largest value of the ECN field (RFC 3168) */
 
 /* Odd numbers that spread the words of a TCP header over 32 bits: the primes of xxHash (Collet). */
 #define SPREAD_PORTS 0x9e3779b1u
@@ -121,7 +121,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
     packet->v4 = ip;
     packet->hop = INITIAL_TTL - ip->ttl;
     packet->length = bpf_ntohs(ip->tot_len);
-    packet->ecn = ip->tos & ECN;
+    packet->ecn = ip->tos & CONGESTION_EXPERIENCED;
     packet->flow.source = end_of(ip->saddr);
     packet->flow.destination = end_of(ip->daddr);
     return parse_transport(packet, ip + 1, end, ip->protocol);
@@ -133,7 +133,7 @@ INLINE int parse(struct __sk_buff *skb, struct packet *packet) {
     packet->v6 = ip;
     packet->hop = INITIAL_TTL - ip->hop_limit;
     packet->length = bpf_ntohs(ip->payload_len);
-    packet->ecn = bpf_ntohl(*(__be32 *)ip) >> 20 & ECN;
+    packet->ecn = bpf_ntohl(*(__be32 *)ip) >> 20 & CONGESTION_EXPERIENCED;
     packet->flow.source = end_of(ip->saddr.in6_u.u6_addr32[3]);
     packet->flow.destination = end_of(ip->daddr.in6_u.u6_addr32[3]);
     return parse_transport(packet, ip + 1, end, ip->nexthdr);

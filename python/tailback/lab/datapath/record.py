@@ -16,6 +16,7 @@ import numpy as np
 from tailback.lab.datapath.background import Wait
 from tailback.lab.datapath.counts import Counted, LinkSums, Routes, count
 from tailback.lab.datapath.kernel import Sums, read_sums
+from tailback.lab.datapath.paths import PathOf, added, count_paths
 from tailback.lab.datapath.sampling import MAX_SUMS, PacketScheme, link_bits
 
 COLUMNS: Final = (
@@ -46,23 +47,37 @@ class Receivers:
         sampling: The scheme.
         routes: Links that packets may have used.
         links: Number of links.
+        path_of: Paths of packets without samples; None for other schemes.
         from_now: Count only packets from now on.
     """
 
     def __init__(
-        self, maps: Path, sampling: PacketScheme, routes: Routes, links: int, *, from_now: bool
+        self,
+        maps: Path,
+        sampling: PacketScheme,
+        routes: Routes,
+        links: int,
+        path_of: PathOf | None = None,
+        *,
+        from_now: bool,
     ) -> None:
         self.maps, self.sampling, self.routes, self.links = maps, sampling, routes, links
+        self._path_of = path_of
         self._before = self._read() if from_now else None
+        self._so_far = Counted({}, {}, 0)
 
     def _read(self) -> Sums:
         return read_sums(self.maps, 1 << link_bits(self.links), MAX_SUMS)
 
     def count(self) -> Counted:
         """Counts of every link by receiver."""
-        sums = self._read()
-        if self._before is not None:
-            sums = sums.since(self._before)
+        now = self._read()
+        sums = now if self._before is None else now.since(self._before)
+        if self._path_of is not None:
+            # Rates of marks change: what is inferred from each interval is added up.
+            self._before = now
+            self._so_far = added(self._so_far, count_paths(sums, self._path_of, self.links))
+            return self._so_far
         return count(sums, self.sampling, self.routes, self.links)
 
 

@@ -9,6 +9,7 @@
  *   SINGLE_BIT   hash of a hop, hops, hash of a congested hop, congested hops
  *   COMPACT      congested, hash of a hop, hops
  *   COORDINATED  congested, hash of the hop that a shared hash of (packet id, hop) chose
+ *   ENTROPY_ECN  nothing: a mark (ECN) in the header of IP
  *   FULL         link, hops, congested link, congested hops; links are numbered from 1
  */
 #ifndef TAILBACK_SAMPLE_H
@@ -20,6 +21,7 @@
 #define COMPACT 2
 #define COORDINATED 3
 #define FULL 4
+#define ENTROPY_ECN 5
 
 #define MAX_HOPS 15
 #define ID_BITS 24
@@ -38,6 +40,8 @@
 #define SAMPLE_BITS (2 * (SEEN_BITS + COUNT_BITS))
 #elif SCHEME == COMPACT
 #define SAMPLE_BITS (1 + SEEN_BITS + COUNT_BITS)
+#elif SCHEME == ENTROPY_ECN
+#define SAMPLE_BITS 0
 #else
 #define SAMPLE_BITS (1 + SEEN_BITS)
 #endif

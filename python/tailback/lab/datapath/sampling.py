@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from tailback.errors import TailbackError, nearest
 
-NUMBERS = {"single-bit": 1, "compact": 2, "coordinated": 3, "full": 4}
+ENTROPY_ECN = "entropy-ecn"
+"""Scheme without a sample in the packet: ECN marks, and paths by a known hash."""
+
+NUMBERS = {"single-bit": 1, "compact": 2, "coordinated": 3, "full": 4, ENTROPY_ECN: 5}
 """Implemented schemes, with their numbers in ``sample.h``."""
 
 HASHED = ("single-bit", "compact", "coordinated")
@@ -46,8 +49,8 @@ class PacketScheme:
     """A scheme and the number of bits of its hash.
 
     Attributes:
-        scheme: ``single-bit``, ``compact``, ``coordinated`` or ``full``.
-        hash_bits: Bits per hash, 1 to 5; 0 if packets carry whole links.
+        scheme: ``single-bit``, ``compact``, ``coordinated``, ``full`` or ``entropy-ecn``.
+        hash_bits: Bits per hash, 1 to 5; 0 if packets carry whole links or no sample.
     """
 
     scheme: str
@@ -68,8 +71,7 @@ class PacketScheme:
         if name not in HASHED:
             if bits:
                 raise SamplingError(
-                    f"{text!r}: scheme 'full' carries whole links and has no hash",
-                    remedy="write full",
+                    f"{text!r}: scheme {name!r} has no hash of links", remedy=f"write {name}"
                 )
             return PacketScheme(name, 0)
         if bits and not re.fullmatch(r"[1-5]", bits):
@@ -89,6 +91,8 @@ class PacketScheme:
 
     def sample_bits(self, link_bits: int) -> int:
         """Bits that a sample takes in a packet."""
+        if self.scheme == ENTROPY_ECN:
+            return 0
         seen = self.hash_bits or link_bits
         counted = seen + COUNT_BITS
         return {"coordinated": 1 + seen, "compact": 1 + counted}.get(self.scheme, 2 * counted)
