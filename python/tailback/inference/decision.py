@@ -215,8 +215,9 @@ def decide(
             mean = np.maximum(mean, hidden_noise) + in_calls[member]
         if name in COMPUTATION and lossy:
             errors, spread = rng.standard_normal(DRAWS), LOSSY_TIME_ERROR * (1.0 - mean)
-            # Computation hides behind retransmissions, so that what costs little costs less.
-            errors = np.where(mean < FAULT, -np.abs(errors), errors)
+            # Computation hides behind retransmissions, so that what costs little costs less, and so
+            # does noise, of which the part inside calls may be retransmissions.
+            errors = np.where((mean < FAULT) | (name == "noise"), -np.abs(errors), errors)
             most = np.where(errors > 0.0, np.clip(mean - FAULT, 0.0, spread), spread)
             mean = np.maximum(mean + errors * most, 0.0)
         if name in COMPUTATION:
