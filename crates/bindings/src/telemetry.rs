@@ -10,8 +10,8 @@ use tailback_telemetry::decode::{Classes, Hash, Packets, check, classes, publish
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::link_times::{self, LinkRecord, SampleRows};
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, Csig, EdgeMarking, EntropyEcn, FullInt, FullReservoirs, HashSlots, NodeMarking,
-    PacketPaths, Scheme, SchemeColumns, SingleBit, SlotScheme, XorDigest, mix, run,
+    Compact, Coordinated, Csig, EdgeMarking, EntropyEcn, FullInt, FullReservoirs, HashSlots,
+    NodeMarking, PacketPaths, Scheme, SchemeColumns, SingleBit, SlotScheme, XorDigest, mix, run,
 };
 
 use crate::errors::raise;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use tailback_telemetry::hash::{GaloisField, LinkHash};
 use tailback_telemetry::packet_id::ID_BITS;
 use tailback_telemetry::scheme::{
-    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, EntropyEcn, HashSlots, NodeMark, NodeMarking,
-    Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark, band, mix,
+    Compact, Coordinated, Csig, EdgeMark, EdgeMarking, EntropyEcn, HashSlots, NodeMark,
+    NodeMarking, Scheme as _, SingleBit, SingleBitMark, SlotScheme, Visit, XorDigest, XorMark,
+    band, mix,
 };
 use tailback_telemetry::{Mark, NO_LINK};
 

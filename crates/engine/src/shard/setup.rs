@@ -71,9 +71,7 @@ impl Model<'_> {
             boundary: self.partition.boundary[usize::from(number)],
             arbitrated,
             marks_on_grant: settings.marks_on_grant(),
-            adaptive_single_lane: settings.routing == Routing::Adaptive
-                && settings.adaptive == AdaptiveRule::default()
-                && self.lanes() == 1,
+            adaptive_single_lane: self.adaptive_single_lane(),
             adaptive_by_rule: settings.adaptive != AdaptiveRule::default(),
             has_congestion_control: control.is_some(),
             arbiter: if arbitrated {
@@ -105,8 +103,7 @@ impl Model<'_> {
             local_ports: settings.local_ports.then(|| LocalPorts::new(ranks)),
             memory: SharedMemory::new(self.placement.n_hosts(), settings.memory_gbps),
             gates: self.gates.clone().map(Box::new),
-            unanswered: (settings.progress == RendezvousProgress::Calls)
-                .then(|| vec![Vec::new(); ranks]),
+            unanswered: self.unanswered(ranks),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
             rank_resumes: false,
@@ -117,6 +114,18 @@ impl Model<'_> {
             delivered: 0,
             packet_hops: 0,
         }
+    }
+
+    /// Adaptive routing by the default rule with one lane per link.
+    fn adaptive_single_lane(&self) -> bool {
+        self.settings.routing == Routing::Adaptive
+            && self.settings.adaptive == AdaptiveRule::default()
+            && self.lanes() == 1
+    }
+
+    /// Rendezvous that no rank has to answer yet; None if they answer at once.
+    fn unanswered(&self, ranks: usize) -> Option<Vec<Vec<u32>>> {
+        (self.settings.progress == RendezvousProgress::Calls).then(|| vec![Vec::new(); ranks])
     }
 
     fn link(&self, link: usize) -> Link {
