@@ -57,11 +57,11 @@ OPEN = "undetermined"
 
 def deployed(scenario: Scenario, telemetry: dict[str, Any]) -> Scenario:
     """The scenario with other telemetry; random starts give each execution other packet ids."""
-    windows, known = scenario.telemetry.windows, dict(telemetry)
+    windows, settings = scenario.telemetry.windows, dict(telemetry)
     engine = scenario.engine
-    if known.pop(SPRAYED, False) and engine.routing != "deterministic":
+    if settings.pop(SPRAYED, False) and engine.routing != "deterministic":
         engine = engine.model_copy(update={"routing": "spray"})
-    section = TelemetrySection(windows=windows, psn_start="random", **known)
+    section = TelemetrySection(windows=windows, psn_start="random", **settings)
     return scenario.model_copy(update={"telemetry": section, "engine": engine})
 
 

@@ -8,8 +8,8 @@ from ctypes import c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 import tailback
-from tailback.recorder import otf2_library as o
-from tailback.recorder.otf2_library import UNDEFINED, Otf2Library
+from tailback.traffic import otf2_library as o
+from tailback.traffic.otf2_library import UNDEFINED, Otf2Library
 
 LIBRARY = Path(tailback.__file__).parent / "_otf2" / "libotf2.so"
 CALLS = ("MPI_Irecv", "MPI_Isend", "MPI_Waitall", "MPI_Allreduce")

@@ -212,7 +212,7 @@ def receivers(
 
 def known_paths(plan: Plan) -> PathOf:
     """Paths of packets by the hash of Linux, with the seed and next hops that leaves have now."""
-    candidates, known = routes(plan), dict[tuple[object, ...], list[int]]()
+    candidates, paths = routes(plan), dict[tuple[object, ...], list[int]]()
     address = {plan.address_end(host): plan.address(host) for host in plan.hosts}
     number = {(link.source, link.target): link.number for link in plan.links}
     owner = {link.number: link.source for link in plan.links}
@@ -222,7 +222,7 @@ def known_paths(plan: Plan) -> PathOf:
 
     def path_of(source: int, interface: int, hops: int, ports: tuple[int, int]) -> list[int]:
         key = (source, interface, hops, ports)
-        if key not in known:
+        if key not in paths:
             path = candidates(source, interface, hops)
             if len(path) == 4:
                 near, far = (owner[links[0]] for links in (path[1], path[3]))
@@ -231,8 +231,8 @@ def known_paths(plan: Plan) -> PathOf:
                 size = np.array([len(spines[near])])
                 chosen = spines[near][int(PATH_HASHES["linux"](flow, _ZERO, 1, size, seed)[0])]
                 path[1:3] = [[number[near, chosen]], [number[chosen, far]]]
-            known[key] = [link for links in path for link in links]
-        return known[key]
+            paths[key] = [link for links in path for link in links]
+        return paths[key]
 
     return path_of
 

@@ -99,7 +99,7 @@ def test_stated_variances_hold_under_the_model() -> None:
     assert abs(z.mean()) < 0.3 and 0.6 < z.std() < 1.3
 
 
-def test_a_link_that_alone_explains_marks_is_known_exactly() -> None:
+def test_one_possible_link_has_all_marks() -> None:
     paths = csr_matrix(np.array([[1.0, 1, 0], [1, 0, 1], [0, 1, 1]]))
     inferred = infer_marks(MarkedPaths(paths, np.full(3, 100.0), np.array([30.0, 20.0, 0.0])))
     assert inferred.congested == pytest.approx([50, 0, 0], abs=0.1)
@@ -107,7 +107,7 @@ def test_a_link_that_alone_explains_marks_is_known_exactly() -> None:
     assert inferred.high == pytest.approx(inferred.low, abs=1.0)
 
 
-def test_up_links_may_trade_with_down_links_of_a_spine() -> None:
+def test_links_of_one_spine_may_trade_marks() -> None:
     """As far as the least congested link of the other direction allows."""
     paths = tree_of(3, 1)
     rate = np.array([0.3, 0.3, 0.3, 0.1, 0.2, 0.1])
