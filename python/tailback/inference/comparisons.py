@@ -16,7 +16,6 @@ from tailback.diagnosis.topology import link_totals
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.send_times import SendProfile
 from tailback.evidence.step_times import StepProfile
-from tailback.inference.hypotheses import FAULT
 from tailback.run.run import Run
 from tailback.traffic.program import Program
 
@@ -62,10 +61,6 @@ class Comparisons:
             (comparison.profile for comparison in self.each if isinstance(comparison, SendTimes)),
             None,
         )
-
-    def is_quiet(self, links: NDArray[np.int64]) -> bool:
-        """Whether counters show that none of some links stalled."""
-        return any(isinstance(each, PortStalls) and each.is_quiet(links) for each in self.each)
 
     @property
     def of_links(self) -> bool:
@@ -410,13 +405,6 @@ class PortStalls:
             return gap**2, float((seen**2).sum())
         # No port stalls: at most 1, where a simulation has much more than that.
         return gap**2, float((gap**2).sum()) + least**2
-
-    def is_quiet(self, links: NDArray[np.int64]) -> bool:
-        """Whether counters show that none of some links stalled, and buffers cannot hide it."""
-        stalls, hidden = self.stall_ps[links], self.error_ps[links]
-        counts = self.counts or bool(np.nanmax(self.stall_ps, initial=0.0) > 0.0)
-        quiet = (stalls < MIN_STALL_SHARE * self.elapsed_ps) & (hidden < FAULT * self.elapsed_ps)
-        return counts and bool(quiet.all())
 
     def to(self, run: Run) -> PortStalls | None:
         """The same with the stalls of a simulation in place of the counted ones."""

@@ -153,9 +153,6 @@ class Prior:
         served_gbps: Rate that each link serves at least by its counters, shape (L,); None without.
         sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
         faulty: Cables that are suspected for rising errors, by their first links.
-        quiet: Counters show that none of our links stalled. A fault of a lossless network that no
-            port shows is unusual, and longer delays of software and switches than those of the
-            model, which were not fitted, are what remains.
     """
 
     cables: int
@@ -164,7 +161,6 @@ class Prior:
     served_gbps: NDArray[np.float64] | None = None
     sound: NDArray[np.bool_] | None = None
     faulty: Collection[int] = ()
-    quiet: bool = False
 
     def is_suspect(self, link: int) -> bool:
         """Whether the cable of a link is suspected for its errors."""
@@ -204,8 +200,7 @@ class Prior:
         if hypothesis.cause:
             total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
         if hypothesis.slower is not None:
-            total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
-            total += 0.0 if self.expects(hypothesis.slower) else unusual
+            total += unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
         for slow in hypothesis.slow:
             total += self.log_place(slow.link)
             total += 0.0 if slow.both else unusual
@@ -216,12 +211,8 @@ class Prior:
                 total -= math.log(max(self.cables, 1))
         if hypothesis.unexplained:
             off = model.off_share(hypothesis.outcome.elapsed_ps)
-            total += log_unexplained(off, model) + (unusual if self.quiet else 0.0)
+            total += log_unexplained(off, model)
         return total
-
-    def expects(self, slower: SlowerMachine) -> bool:
-        """Whether a machine that is slower than modelled is no fault."""
-        return self.quiet and slower.kind == "delays"
 
 
 def log_cost(share: float, mean: float, model: ErrorModel) -> float:
@@ -264,7 +255,6 @@ class Posterior:
     def __init__(self, hypotheses: Sequence[Hypothesis], model: ErrorModel, prior: Prior) -> None:
         self.model = model
         self.reverse = prior.reverse
-        self._prior = prior
         self._any_place = False
         best: dict[Hashable, tuple[float, Hypothesis]] = {}
         for hypothesis in _with_unexplained(hypotheses, model):
@@ -413,8 +403,7 @@ class Posterior:
         """
         if self.in_any_place and (hypothesis.slow or self.all_links_slow(hypothesis)):
             return True
-        expected = hypothesis.slower is None or self._prior.expects(hypothesis.slower)
-        return expected and hypothesis.places(self.reverse) in self._named
+        return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
 
     @property
     def unknown_timing(self) -> float:
@@ -447,12 +436,7 @@ class Posterior:
     @property
     def slower_machine(self) -> tuple[float, tuple[SlowerMachine, ...]]:
         """Probability that the whole machine is slower than modelled, and how, likeliest first."""
-        all_slower = [
-            weighed
-            for weighed in self.weighed
-            if weighed.hypothesis.slower is not None
-            and not self._prior.expects(weighed.hypothesis.slower)
-        ]
+        all_slower = [weighed for weighed in self.weighed if weighed.hypothesis.slower is not None]
         total = sum(weighed.probability for weighed in all_slower)
         likely = [
             weighed for weighed in all_slower if weighed.probability >= total * (1.0 - CREDIBLE)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-import numpy as np
-
 from tailback.budget import Step, is_left_out, steps_left_out
 from tailback.diagnosis.cable_search import MAX_ONE_WAY, Outcome
 from tailback.diagnosis.topology import link_totals
@@ -318,7 +316,6 @@ class HypothesisSpace:
             self.evidence.served_gbps,
             sound_links(self.evidence, fabric),
             self.suspected_cables,
-            quiet=self.compare.is_quiet(np.array(sorted(carrying), np.int64)),
         )
 
     @cached_property

@@ -99,21 +99,11 @@ def test_ports_without_waits_speak_against_stalls() -> None:
     none = np.zeros(len(links))
     few = none.copy()
     few[0] = 0.004 * elapsed
-    quiet = PortStalls(few, none < 0, elapsed, none)
-    misfit = quiet(slow)
+    misfit = PortStalls(few, none < 0, elapsed, none)(slow)
     assert misfit is not None and 0.5 < misfit < 1.0
-    assert quiet.is_quiet(links)
-    # A little more is a stall, and no wait at all may not have been counted.
-    assert not PortStalls(2 * few, none < 0, elapsed, none).is_quiet(links)
+    # No wait at all may not have been counted.
     assert PortStalls(none, none < 0, elapsed, none)(slow) is None
-    assert not PortStalls(none, none < 0, elapsed, none).is_quiet(links)
-    counting = PortStalls(none, none < 0, elapsed, none, counts=True)
-    assert counting(slow) is not None and counting.is_quiet(links)
-    # Buffers that hold a fault's time of messages may hide it.
-    assert not PortStalls(few, none < 0, elapsed, none + 0.06 * elapsed).is_quiet(links)
-    unknown = np.where(links == 3, np.nan, few)
-    assert not PortStalls(unknown, none < 0, elapsed, none).is_quiet(links)
-    assert PortStalls(unknown, none < 0, elapsed, none).is_quiet(links[:3])
+    assert PortStalls(none, none < 0, elapsed, none, counts=True)(slow) is not None
 
 
 def sums_of(run: Run, column: str) -> np.ndarray:

@@ -468,22 +468,6 @@ def test_errors_show_the_place_of_unknown_timings() -> None:
     assert of_unknown_timing([cable], [plain], replace(model, lossy=True), suspecting, {}) == []
 
 
-def test_quiet_ports_leave_delays_and_no_fault() -> None:
-    fitting = replace(alone(1.0, RIGHT), alone_ps=round(0.7 * MEASURED))
-    delayed = replace(fitting, slower=SlowerMachine(delays=3.0))
-    rates = replace(delayed, slower=SlowerMachine(rates=0.5))
-    model = ErrorModel.of(MEASURED, [[alone().outcome]], lossy=False)
-
-    def open_share(quiet: bool, *slower: Hypothesis) -> float:
-        return Posterior([alone(), *slower], model, replace(PRIOR, quiet=quiet)).unexplained
-
-    assert open_share(False, delayed) > 0.9
-    assert open_share(True, delayed) < 0.1
-    # Lower rates would show, and where nothing fits, the time stays unexplained.
-    assert open_share(True, rates) > 0.9
-    assert open_share(True) > 0.9
-
-
 def test_slow_links_of_any_place_are_one_cause() -> None:
     """A ring ends together whichever link is slow, or if all are: the cause is certain, not where.
 

@@ -63,7 +63,6 @@ class Compared:
 
     sends = None
     of_links = False
-    is_quiet = staticmethod(lambda _: False)
 
     def __call__(self, run: Any) -> Outcome:
         return Outcome(run.elapsed_ps, run.misfits)
