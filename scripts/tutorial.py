@@ -71,7 +71,7 @@ def notebook(page: str) -> str:
             cells.append(cell | more)
 
     # A notebook stands in its own folder, the commands of a page in the root of the repository.
-    add("code", "import os\n\nos.chdir('../..')", execution_count=None, outputs=[])
+    add("code", 'import os\n\nos.chdir("../..")', execution_count=None, outputs=[])
     end = 0
     for block in BLOCK.finditer(page):
         add("markdown", page[end : block.start()])

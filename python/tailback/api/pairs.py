@@ -16,7 +16,7 @@ from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.places import host_names, split_hosts
 from tailback.calibration.readers import is_benchmark, read_benchmark_runs
 from tailback.diagnosis.confidence import MODELLED
-from tailback.errors import known_keywords, nearest
+from tailback.errors import known_keywords, nearest, option
 from tailback.fabric.model import Fabric
 from tailback.inference.slow_pairs import (
     LEAST_SLOWDOWN,
@@ -32,6 +32,10 @@ from tailback.units import counted, percent
 
 SURE: Final = 0.9
 """Probability from which a suspect is named as the fault."""
+
+BOTH_WAYS: Final = 2.1
+"""Largest rate of a test over that of a host's links: tests of both directions add them up, and
+rates are rounded."""
 
 _NEAR_LARGEST: Final = 8
 """Sizes are compared from this fraction of the largest on, where latency takes no part."""
@@ -174,6 +178,7 @@ def _rates(
 ) -> list[_Run]:
     """The rates of a run between two hosts, or within one."""
     hosts = tuple(dict.fromkeys(stated_hosts or data.hosts))
+    notes += [f"{file.name}: {note}" for note in data.notes]
     out = []
     for series in data.series:
         if not 1 <= len(hosts) <= 2:
@@ -240,9 +245,30 @@ class _Tests:
             rail = out._rail(run, n_devices, several=len(devices) > 1)
             leaves = tuple(out._leaf(host, max(rail, 0)) for host in run.hosts)
             gbps, log_time = _compared(run.series, sizes)
+            if out._is_impossible(run, gbps, notes):
+                continue
             directed = run.series.layer != "nccl" and run.series.pairs == 1
             out.tests.append(PairTime(run.hosts, rail, leaves, gbps, log_time, directed))
+        if not out.tests:
+            raise CalibrationError(
+                f"every test is faster than the links of its hosts ({out.line_gbps:.4g} Gb/s)",
+                remedy=f"check the rates in {option('fabric')}, and the unit of the tests",
+            )
         return out
+
+    def _is_impossible(self, run: _Run, gbps: float, notes: list[str]) -> bool:
+        """Whether a test is faster than all adapters of a host, which a note then says."""
+        ports = max(
+            (sum(host == name for name, _ in self.node_of) for host in run.hosts), default=0
+        )
+        most = math.inf if self.line_gbps is None else self.line_gbps * ports * BOTH_WAYS
+        if len(run.hosts) < 2 or gbps <= most:
+            return False
+        notes.append(
+            f"left out: {run.file}: {gbps:.4g} Gb/s between hosts with {counted(ports, 'link')} of "
+            f"{self.line_gbps:.4g} Gb/s"
+        )
+        return True
 
     def _find_adapters(self, runs: list[_Run]) -> None:
         assert self.fabric is not None

@@ -12,7 +12,7 @@ import click
 from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
 from tailback.cli.result import show
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import align_columns, command_lines, wrap
 from tailback.units import bytes_in_unit, time_in_unit
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _screen(calibration: Calibration, out: Path | None) -> list[str]:
         lines += wrap(f"note: {note}")
     if out is not None:
         use = f"--calibration {shell_path(out)}"
-        lines += ["", f"NEXT  tailback diagnose TRACE --fabric FABRIC {use}"]
+        lines += ["", "NEXT", *command_lines(f"tailback diagnose TRACE --fabric FABRIC {use}")]
     else:
         lines += ["", "NEXT  add --out machine.toml to use these settings in a diagnosis"]
     return lines

@@ -319,3 +319,18 @@ def test_sigterm_ends_the_loading_of_libraries() -> None:
     child.terminate()
     child.communicate(timeout=20)
     assert child.returncode == -signal.SIGTERM
+
+
+def test_ports_read_once_leave_the_verdict_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second file was cut: the ports that stall are no longer in it."""
+    first, second = (
+        ROOT / "examples" / "counters" / f"leaf06-12h0{minute}.txt" for minute in (0, 1)
+    )
+    cut = tmp_path / "cut.txt"
+    cut.write_text(second.read_text()[:1500])
+    tailback(["counters", str(first), str(cut), "--every", "60 s"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.startswith("VERDICT UNDETERMINED")
+    assert "no rate of 14 other ports, read once only" in out

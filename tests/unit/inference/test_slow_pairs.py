@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import log
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tailback.api.pairs import diagnose_pairs
 from tailback.inference.slow_pairs import PairTime, find_pair_faults
 
 
@@ -73,3 +75,38 @@ def test_hosts_measured_together_stay_suspects() -> None:
     tests.append(PairTime(("n8", "n9"), -1, (), 50.0, log(2)))
     (fault,) = find_pair_faults(tests)[0]
     assert {suspect.names for suspect in fault.suspects} >= {("n8",), ("n9",)}
+
+
+def nccl_output(hosts: tuple[str, str], busbw: float, wrong: int = 0) -> str:
+    """What sendrecv_perf prints for a pair of hosts; bus bandwidth in GB/s."""
+    size = 256 << 20
+    ends = [
+        f"#  Rank {rank} Group  0 Pid {900 + rank} on {host} device  0 [0000:07:00] GPU"
+        for rank, host in enumerate(hosts)
+    ]
+    units = "#       size         count      type   redop    root     time   algbw   busbw #wrong"
+    row = (
+        f"{size} {size // 4} float none -1 {size / busbw / 1e3:.1f} {busbw:.2f} {busbw:.2f} {wrong}"
+    )
+    end = f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
+    return "\n".join(["# nThread 1 nGpus 1 minBytes 1", *ends, units, row, end, ""])
+
+
+def test_impossible_rates_and_wrong_values_are_said(tmp_path: Path) -> None:
+    pairs = list(combinations(("n0", "n1", "n2", "n3"), 2))
+    for pair in pairs:
+        (tmp_path / f"{'-'.join(pair)}.log").write_text(
+            nccl_output(pair, 5.0 if "n2" in pair else 11.0, 7 * (pair == ("n0", "n3")))
+        )
+    fabric = tmp_path / "fabric.toml"
+    fabric.write_text(
+        '[fabric]\ntopology = { kind = "pgft", children = [2, 2], parents = [1, 2] }\n'
+        '[[job]]\npattern = { kind = "ring", ranks = 4, size = "1 KiB" }\n'
+    )
+    found = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
+    assert found.cause == "slow-link" and found.slow[0].hosts == ("n2",)
+    assert any("n0-n3.log: 7 received values wrong" in note for note in found.notes)
+    (tmp_path / "n0-n1.log").write_text(nccl_output(("n0", "n1"), 22000.0))
+    found = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
+    assert found.slow[0].hosts == ("n2",)
+    assert any(note.startswith("left out: n0-n1.log: 1.76e+05 Gb/s") for note in found.notes)

@@ -23,6 +23,7 @@ from tailback.calibration.readers.rows import (
     step,
 )
 from tailback.io.delimited import shown
+from tailback.units import counted
 
 _BEGIN: Final = re.compile(r"^# (?:nccl-tests version|Collective test starting|nThread)\b", re.M)
 _HEADER: Final = re.compile(r"#\s+size\s+count\s+type\s")
@@ -37,6 +38,9 @@ def sniff(text: str) -> bool:
     )
 
 
+_WRONG = re.compile(r"^# Out of bounds values\s*:\s*([1-9]\d{0,17})\s+FAILED", re.M)
+
+
 def read(text: str, path: Path) -> BenchmarkData:
     """Read the output; raises CalibrationError."""
     out = BenchmarkData()
@@ -47,6 +51,9 @@ def read(text: str, path: Path) -> BenchmarkData:
     else:
         points = _table(text, path)
         out.hosts, out.devices = _hosts(text)
+        wrong = sum(int(found[1]) for found in _WRONG.finditer(text))
+        if wrong:
+            out.notes.append(f"{counted(wrong, 'received value')} wrong: data was corrupted")
     out.series.append(_series(points))
     return out
 

@@ -15,6 +15,7 @@ from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Archive, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory, name_ports, with_classes
 from tailback.port_counters.analysis.resets import resets
 from tailback.port_counters.analysis.sources import CounterSource
+from tailback.port_counters.analysis.timestamp_checks import read_once
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings.conservation import (
     are_credible,
@@ -97,6 +98,7 @@ def analyse(
             ill=ill,
             changes=changes,
             balances=balances,
+            read_once=read_once(source.counters.readings).height,
         )
     except CounterError as error:
         raise error if source.path is None else error.located(source.path) from None

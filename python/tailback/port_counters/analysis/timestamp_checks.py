@@ -138,11 +138,17 @@ def _fell_too_little() -> pl.Expr:
     return ~latched & (data | earned(Flag.AT_LEAST, "xmit_wait_ticks"))
 
 
-def note_single_readings(readings: pl.DataFrame) -> list[str]:
-    """A note on ports that have one reading while others have more, so that they give no rate."""
+def read_once(readings: pl.DataFrame) -> pl.DataFrame:
+    """Ports that have one reading while others have more, so that they give no rate."""
     reading_counts = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
     once = reading_counts.filter(pl.col("n") == 1).sort("node_name", "port")
-    if once.is_empty() or once.height == reading_counts.height:
+    return once.clear() if once.height == reading_counts.height else once
+
+
+def note_single_readings(readings: pl.DataFrame) -> list[str]:
+    """A note on these ports."""
+    once = read_once(readings)
+    if once.is_empty():
         return []
     return [
         f"ports with only one reading, which gives no rate: {once.height}, like {some_ports(once)}"

@@ -87,8 +87,9 @@ class Verdict:
             down; ``unequal``: one end of a cable received another amount than the other end sent;
             ``slower``: a link runs below its speed; ``stalls``: some port was stalled for at
             least ``threshold`` of its time, or its counter is full; ``quiet``: none was;
-            ``unknown``: no interval has a stall, no counter moved at all, or whether one was
-            depends on the length of a tick, which is known within bounds only.
+            ``unknown``: no interval has a stall, no counter moved at all, most ports were read once
+            only, or whether one was depends on the length of a tick, which is known within bounds
+            only.
         threshold: Share of its time from which a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
@@ -103,6 +104,7 @@ class Verdict:
         ill: Table ``ill_links``: links that need a hand, the worst first.
         changes: Table ``link_changes``: changes of links and devices, in order.
         balances: Table ``link_balances``: what was sent into each link and what arrived.
+        read_once: Ports that are not in the tables, as they were read once only.
     """
 
     kind: Kind
@@ -122,6 +124,7 @@ class Verdict:
     balances: pl.DataFrame = field(
         default_factory=lambda: pl.DataFrame(schema=BALANCES.polars_schema)
     )
+    read_once: int = 0
 
     def with_sign(self, sign: str) -> pl.DataFrame:
         """The links with a sign, one of ``ill_links.SIGNS``, worst first."""
@@ -417,6 +420,7 @@ def assess(
     ill: pl.DataFrame | None = None,
     changes: pl.DataFrame | None = None,
     balances: pl.DataFrame | None = None,
+    read_once: int = 0,
 ) -> Verdict:
     """Find out where ports stall, from counters alone.
 
@@ -431,6 +435,7 @@ def assess(
         ill: Table ``ill_links``.
         changes: Table ``link_changes``.
         balances: Table ``link_balances``.
+        read_once: Other ports, which were read once only.
     """
     counted = no_events() if events is None else events
     table, _ = attach(ports, classes)
@@ -455,7 +460,7 @@ def assess(
     ):
         kind = "stalls"
     elif (
-        with_share.is_empty()
+        with_share.height <= read_once
         or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
         or (with_share["stall_high_fraction"] >= threshold).any()
@@ -478,6 +483,7 @@ def assess(
         pl.DataFrame(schema=ILL_LINKS.polars_schema) if ill is None else ill,
         no_changes() if changes is None else changes,
         pl.DataFrame(schema=BALANCES.polars_schema) if balances is None else balances,
+        read_once,
     )
 
 
@@ -551,7 +557,8 @@ def _stalls(verdict: Verdict) -> str:
         worst = float(verdict.ports["stall_fraction"].max() or 0.0)  # type: ignore[arg-type]
         used = verdict.ports["utilization"].max()
         busiest = None if used is None else float(used)  # type: ignore[arg-type]
-        return none_stalled(n_ports, verdict.threshold, worst, busiest)
+        text = none_stalled(n_ports, verdict.threshold, worst, busiest)
+        return f"{text}; {only_once(verdict.read_once)}" if verdict.read_once else text
     mine = verdict.stalling
     full = mine.filter(FULL_COUNTER)
     if full.height:
@@ -620,6 +627,11 @@ def no_stall_share(untimed: int, ports: int) -> str:
             "ticks is unknown, and so is the share of time"
         )
     return f"none of {counted(ports, 'port')} gives its stall as a share of time"
+
+
+def only_once(ports: int) -> str:
+    """Ports of which nothing is known."""
+    return f"no rate of {counted(ports, 'other port')}, read once only"
 
 
 def none_stalled(ports: int, threshold: float, worst: float, used: float | None) -> str:
