@@ -197,8 +197,9 @@ def _common_kind(runs: list[_Run], notes: list[str]) -> list[_Run]:
     for run in runs:
         kinds.setdefault((run.series.layer, run.series.source), []).append(run)
     if not kinds:
+        why = f" ({notes[0]})" if notes else ""
         raise CalibrationError(
-            "no rate between two hosts in the files",
+            f"no rate between two hosts in the files{why}",
             remedy="give bandwidth tests of pairs of hosts, such as sendrecv_perf of nccl-tests",
         )
     chosen = max(kinds.values(), key=len)

@@ -29,13 +29,13 @@ def pairs_lines(result: PairsResult) -> list[str]:
                 f"{part.gbps:.4g}",
                 f"{part.slowdown:.2f}",
                 percent(part.probability, 0),
-                _pairs(part),
             )
             for part in result.slow
         ]
-        header = ("what is slow", "Gb/s", "times as long", "sure", "tests")
-        lines += ["", heading("SLOW"), *align_columns(header, rows, " rrr", names=(0, 4))]
+        header = ("what is slow", "Gb/s", "times as long", "sure")
+        lines += ["", heading("SLOW"), *align_columns(header, rows, " rrr", names=(0,))]
     for part in result.slow:
+        lines += wrap(f"{printable(part.subject)} in the tests {_pairs(part)}")
         if part.rivals:
             others = ", ".join(f"{name} ({percent(chance)})" for name, chance in part.rivals)
             lines += wrap(f"instead of {printable(part.subject)}: {printable(others)}")

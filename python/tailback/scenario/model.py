@@ -473,6 +473,11 @@ class Scenario(Section):
                 f"{self.engine.routing!r} does not take them",
                 f"set engine.routing to one of {', '.join(KNOWN_PATHS)}",
             )
+        if self.telemetry.scheme == "entropy-ecn" and self.telemetry.one_in != 1:
+            raise InvalidValueError(
+                f"scheme entropy-ecn reads every header, not one in {self.telemetry.one_in}",
+                "leave out telemetry.one_in",
+            )
         return self
 
     @model_validator(mode="after")

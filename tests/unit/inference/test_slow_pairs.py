@@ -103,10 +103,10 @@ def test_impossible_rates_and_wrong_values_are_said(tmp_path: Path) -> None:
         '[fabric]\ntopology = { kind = "pgft", children = [2, 2], parents = [1, 2] }\n'
         '[[job]]\npattern = { kind = "ring", ranks = 4, size = "1 KiB" }\n'
     )
-    found = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
-    assert found.cause == "slow-link" and found.slow[0].hosts == ("n2",)
-    assert any("n0-n3.log: 7 received values wrong" in note for note in found.notes)
+    result = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
+    assert result.cause == "slow-link" and result.slow[0].hosts == ("n2",)
+    assert any("n0-n3.log: 7 received values wrong" in note for note in result.notes)
     (tmp_path / "n0-n1.log").write_text(nccl_output(("n0", "n1"), 22000.0))
-    found = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
-    assert found.slow[0].hosts == ("n2",)
-    assert any(note.startswith("left out: n0-n1.log: 1.76e+05 Gb/s") for note in found.notes)
+    result = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
+    assert result.slow[0].hosts == ("n2",)
+    assert any(note.startswith("left out: n0-n1.log: 1.76e+05 Gb/s") for note in result.notes)

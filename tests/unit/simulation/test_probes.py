@@ -201,6 +201,10 @@ ALL_SCHEMES = [
 def test_every_scheme_samples_one_packet_in_so_many(scheme: str) -> None:
     """A header for N / one_in packets, and packets of each link as many as there were."""
     telemetry = {"scheme": scheme, "packets": 1_000_000, "hash_bits": 4}
+    if scheme == "entropy-ecn":
+        with pytest.raises(ScenarioError, match="reads every header, not one in 16"):
+            run_of({**telemetry, "one_in": 16}, engine={"routing": "spray"})
+        return
     run = run_of({**telemetry, "one_in": 16}, messages=240)
     packets = run.summary["packets"]
     assert run.summary["one_in"] == 16

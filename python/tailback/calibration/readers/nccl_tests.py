@@ -51,7 +51,7 @@ def read(text: str, path: Path) -> BenchmarkData:
     else:
         points = _table(text, path)
         out.hosts, out.devices = _hosts(text)
-        wrong = sum(int(found[1]) for found in _WRONG.finditer(text))
+        wrong = sum(int(match[1]) for match in _WRONG.finditer(text))
         if wrong:
             out.notes.append(f"{counted(wrong, 'received value')} wrong: data was corrupted")
     out.series.append(_series(points))

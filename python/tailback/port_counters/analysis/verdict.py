@@ -460,7 +460,8 @@ def assess(
     ):
         kind = "stalls"
     elif (
-        with_share.height <= read_once
+        with_share.is_empty()
+        or with_share.height < read_once
         or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
         or (with_share["stall_high_fraction"] >= threshold).any()
