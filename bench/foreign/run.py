@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -287,6 +288,32 @@ def answer(folder: Path, evidence: str, limit_s: float, keep: bool) -> Answer:
             return replace(empty, right=False, headline=str(error))
 
 
+def judged(folders: Iterable[Path], options: argparse.Namespace) -> list[Answer]:
+    """The answers with all evidence, then by the trace alone; saved after each, if asked for."""
+    answers: list[Answer] = []
+    for evidence in ("all", "trace"):
+        for folder in folders:
+            answers.append(answer(folder, evidence, options.limit, options.keep))
+            a = answers[-1]
+            print(f"{a.case} {evidence}: {a.main}: {a.outcome} {a.cause}", file=sys.stderr)
+            if options.save:
+                rows = [asdict(a) | {"outcome": a.outcome} for a in answers]
+                options.save.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return answers
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    """The options of a benchmark that judges cases."""
+    parser.add_argument("--cases", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--judge", action="store_true", help="diagnose them, too")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="CPU seconds of a diagnosis")
+    parser.add_argument("--keep", action="store_true", help="keep diagnoses beside the cases")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
+
+
 # --- figures ---------------------------------------------------------------------------------
 
 
@@ -370,14 +397,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--make", type=Path, metavar="DIR", help="folder of the cases")
-    parser.add_argument("--cases", type=int, default=20)
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--judge", action="store_true", help="diagnose them, too")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="CPU seconds of a diagnosis")
-    parser.add_argument("--keep", action="store_true", help="keep diagnoses beside the cases")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
+    add_judging(parser)
     options = parser.parse_args()
     if options.cases < 1 or options.first < 0 or options.seed < 0:
         parser.error("--cases must be at least 1, --first and --seed 0")
@@ -394,16 +414,8 @@ def main() -> int:
     )
     if options.make and not options.judge:
         return 0
-    answers: list[Answer] = []
-    for evidence in ("all", "trace"):
-        for path in made:
-            answers.append(answer(path, evidence, options.limit, options.keep))
-            a = answers[-1]
-            print(f"{a.case} {evidence}: {a.main}: {a.outcome} {a.cause}", file=sys.stderr)
-            if options.save:
-                rows = [asdict(a) | {"outcome": a.outcome} for a in answers]
-                options.save.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    print(json.dumps(figures(answers), indent=2) if options.json else text(answers))
+    answers = judged(made, options)
+    print(json.dumps(figures(answers), indent=1) if options.json else text(answers))
     return 0
 
 

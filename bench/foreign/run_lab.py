@@ -24,11 +24,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from run import LIMIT_S, NOTHING, answer, figures, text
+from run import NOTHING, add_judging, figures, judged, text
 
 from tailback.lab import fabric
 from tailback.lab.plan import Plan
@@ -235,13 +235,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--make", type=Path, metavar="DIR", required=True)
-    parser.add_argument("--cases", type=int, default=20)
-    parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--judge", action="store_true", help="diagnose them, too")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="CPU seconds of a diagnosis")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--save", type=Path, help="write every answer to this file (JSON)")
+    add_judging(parser)
     options = parser.parse_args()
     options.make.mkdir(parents=True, exist_ok=True)
     program = options.make / "programs"
@@ -259,15 +253,7 @@ def main() -> int:
         made.append(folder)
     if not options.judge:
         return 0
-    answers = []
-    for evidence in ("all", "trace"):
-        for folder in made:
-            answers.append(answer(folder, evidence, options.limit, keep=True))
-            a = answers[-1]
-            print(f"{a.case} {evidence}: {a.main}: {a.outcome} {a.cause}", file=sys.stderr)
-            if options.save:
-                rows = [asdict(a) | {"outcome": a.outcome} for a in answers]
-                options.save.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    answers = judged(made, options)
     print(json.dumps(figures(answers), indent=1) if options.json else text(answers))
     return 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,14 +14,13 @@ from numpy.typing import NDArray
 
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.api.effort import REPETITIONS, draws, proves_all, worth_screening
-from tailback.api.rankfiles import rank_files
+from tailback.api.rankfiles import rank_files, write_with_rank_files
 from tailback.diagnosis.model import Candidate
 from tailback.errors import PlacementError, ScenarioError, known_keywords, option
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.fabric.degraded import SlowLink, find_link
 from tailback.fabric.model import Fabric
-from tailback.io.folders import AtomicDirectory
 from tailback.io.progress import Progress
 from tailback.names.hosts import HostNames
 from tailback.placement import RankFile
@@ -116,12 +114,8 @@ class Advice:
         Raises:
             RunError: The folder exists (without ``force``) or cannot be written.
         """
-        with AtomicDirectory(folder, force=force) as part:
-            for file in self.rank_files:
-                (part / file.file).write_text(file.text, encoding="utf-8")
-            text = json.dumps(self.to_dict(Path(folder)), indent=2) + "\n"
-            (part / "advice.json").write_text(text, encoding="utf-8")
-        return Path(folder)
+        facts = self.to_dict(Path(folder))
+        return write_with_rank_files(folder, self.rank_files, "advice.json", facts, force=force)
 
 
 @known_keywords(ScenarioOptions)

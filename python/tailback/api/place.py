@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +12,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.api.candidates import default_methods, make_candidates, require_placements
-from tailback.api.rankfiles import rank_files
+from tailback.api.rankfiles import rank_files, write_with_rank_files
 from tailback.errors import PlacementError, known_keywords, option
 from tailback.evaluate import Change
 from tailback.io.progress import Progress
 from tailback.placement import RankFile, edge_cut, left_out, path_length
 from tailback.placement.variant import nodes_by_name
-from tailback.run.run import AtomicDirectory
 from tailback.simulation import (
     PreparedScenario,
     Routes,
@@ -99,12 +97,8 @@ class PlacementResult:
         Raises:
             RunError: The folder exists (without ``force``) or cannot be written.
         """
-        with AtomicDirectory(folder, force=force) as part:
-            for file in self.rank_files:
-                (part / file.file).write_text(file.text, encoding="utf-8")
-            text = json.dumps(self.rows, indent=2) + "\n"
-            (part / "placement.json").write_text(text, encoding="utf-8")
-        return Path(folder)
+        files, name = self.rank_files, "placement.json"
+        return write_with_rank_files(folder, files, name, self.rows, force=force)
 
     def _repr_html_(self) -> str:
         return self.frame._repr_html_()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import PlacementError
+from tailback.io.folders import AtomicDirectory
 from tailback.placement import WRITERS, RankFile, assignment_for, write
 from tailback.simulation import PreparedScenario
 from tailback.sources.recording import recorded_binding
@@ -21,6 +26,28 @@ FILE_NAME = {
     "cray": "MPICH_RANK_ORDER",
 }
 """Names of the files, those of common launchers first."""
+
+
+def write_with_rank_files(
+    folder: str | Path, files: Sequence[RankFile], name: str, facts: Any, *, force: bool
+) -> Path:
+    """Write rank files, and facts as JSON beside them.
+
+    Args:
+        folder: A new folder; written completely or not at all.
+        files: The rank files.
+        name: Name of the JSON file.
+        facts: What it holds.
+        force: Replace that folder if Tailback wrote it.
+
+    Raises:
+        RunError: The folder exists (without ``force``) or cannot be written.
+    """
+    with AtomicDirectory(folder, force=force) as part:
+        for file in files:
+            (part / file.file).write_text(file.text, encoding="utf-8")
+        (part / name).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    return Path(folder)
 
 
 def rank_files(

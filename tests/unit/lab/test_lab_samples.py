@@ -407,6 +407,10 @@ def test_missing_tools_are_named_with_their_packages(monkeypatch: pytest.MonkeyP
     assert "bpftool clang" in str(caught.value.remedy)
 
 
+DELIVERY_S = 10.0
+"""Acknowledgements are still under way when the last byte has arrived."""
+
+
 @bpf
 @pytest.mark.slow
 def test_known_paths_count_the_packets_of_all_ports() -> None:
@@ -433,11 +437,14 @@ def test_known_paths_count_the_packets_of_all_ports() -> None:
                     sender.shutdown(socket.SHUT_WR)
                     while receiver.recv(1 << 16):
                         pass
-        time.sleep(0.3)
-        counted, true = receivers.count(), telemetry.truth(plan, folder).since(before)
+        links = [link.number for link in plan.links]
+        deadline = time.monotonic() + DELIVERY_S
+        equal = False
+        while not equal and time.monotonic() < deadline:
+            counted, true = receivers.count(), telemetry.truth(plan, folder).since(before)
+            packets = sum(sums.packets for sums in counted.packets.values())
+            equal = np.asarray(packets)[links].tolist() == true.packets[links].tolist()
     finally:
         fabric.take_down(plan.spec.name)
-    packets = sum(sums.packets for sums in counted.packets.values())
-    links = [link.number for link in plan.links]
     assert counted.unrouted == 0
     assert np.asarray(packets)[links].tolist() == true.packets[links].tolist()
