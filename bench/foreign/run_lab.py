@@ -65,8 +65,13 @@ SINGLE_SHARE, DOUBLE_SHARE = 0.10, 0.05
 """A cause counts if it costs that share of the time: alone, or beside another."""
 
 ATTEMPTS = 4
+"""Draws of a case before it is given up: half a minute each."""
+
 JOB_HOSTS = ("h00", "h01", "h10", "h11", "h20", "h21", "h30", "h31")
+"""Hosts of the job, leaf after leaf: ranks next to each other share one."""
+
 SPARE_HOSTS = ("h02", "h12", "h22", "h32")
+"""Hosts of other traffic, one of each leaf."""
 
 
 @dataclass(frozen=True)
