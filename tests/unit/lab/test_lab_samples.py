@@ -73,9 +73,8 @@ def four_ranks(name: str, ip: int, scheme: str, rule: str = "queue") -> Iterator
 
 
 @jobs
-@pytest.mark.parametrize(
-    ("ip", "scheme"), [(4, "coordinated:4"), pytest.param(6, "full", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("ip", "scheme"), [(4, "coordinated:4"), (6, "full")])
 def test_estimates_of_a_real_run_match_the_kernel(
     ip: int, scheme: str, halo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -374,7 +374,7 @@ def test_started_neighbourhood_collectives_of_fortran(
 
 
 @pytest.mark.tools
-@pytest.mark.parametrize("compiler", ["mpicc", "mpicc.mpich"])
+@pytest.mark.parametrize("compiler", ["mpicc", pytest.param("mpicc.mpich", marks=pytest.mark.slow)])
 def test_alltoallw_counts_each_partner_in_its_own_type(tools: Path, compiler: str) -> None:
     if shutil.which(compiler) is None:
         pytest.skip("needs Debian packages mpich, libmpich-dev")

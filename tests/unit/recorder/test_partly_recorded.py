@@ -135,6 +135,7 @@ def test_all_programs_of_a_launch_are_recorded(folder: Path, tmp_path: Path, fam
 
 
 @pytest.mark.tools
+@pytest.mark.slow
 def test_a_file_of_programs_is_recorded(folder: Path, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     programs.write_text(f"# two programs\n-np 1 {folder / 'openmpi'}\n-np 2 {folder / 'openmpi'}\n")
