@@ -423,6 +423,12 @@ def pair_posts(
     n_ranks: int,
     posts: tuple[NDArray[Any], ...],
 ) -> tuple[_Integers | None, _Integers]: ...
+def match_unknown_sources(
+    n_ranks: int,
+    posts: tuple[NDArray[Any], ...],
+    ends: _Integers,
+    unused: NDArray[bool_],
+) -> _Integers: ...
 def assemble_posts(
     n_ranks: int,
     posts: tuple[NDArray[Any], ...],

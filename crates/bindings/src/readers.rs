@@ -14,7 +14,7 @@ use tailback_readers::goal_binary;
 use tailback_readers::graph::Graph;
 use tailback_readers::ordering::{self, GraphError};
 use tailback_readers::simgrid_ti::LineError;
-use tailback_readers::{assembly, chakra, goal, numbering, simgrid_ti};
+use tailback_readers::{assembly, chakra, goal, numbering, simgrid_ti, sources};
 
 use crate::table::columns;
 
@@ -28,6 +28,7 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(dense_numbers, m)?)?;
     m.add_function(wrap_pyfunction!(count_turns, m)?)?;
     m.add_function(wrap_pyfunction!(pair_posts, m)?)?;
+    m.add_function(wrap_pyfunction!(match_unknown_sources, m)?)?;
     m.add_function(wrap_pyfunction!(assemble_posts, m)?)?;
     m.add_function(wrap_pyfunction!(compile_graph, m)?)?;
     m.add_function(wrap_pyfunction!(read_chakra, m)?)?;
@@ -122,6 +123,26 @@ fn pair_posts<'py>(
     checked(&posts, n_ranks)?;
     let (order, partner) = py.detach(|| assembly::match_posts(n_ranks, &posts));
     Ok((order.map(|order| order.into_pyarray(py)), partner.into_pyarray(py)))
+}
+
+/// The send that each receive of unknown source takes, -1 for none and for other posts, from sorted posts,
+/// the position of the wait for each, and whether each is a receive that takes nothing, by a guess.
+#[pyfunction]
+fn match_unknown_sources<'py>(
+    py: Python<'py>,
+    n_ranks: usize,
+    posts: PostColumns<'py>,
+    ends: Integers<'py>,
+    unused: Booleans<'py>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let posts = posts_of(&posts)?;
+    checked(&posts, n_ranks)?;
+    let (ends, unused) = (ends.as_slice()?, unused.as_slice()?);
+    if [ends.len(), unused.len()] != [posts.rank.len(); 2] || !posts.rank.is_sorted() {
+        return Err(PyValueError::new_err("columns of different lengths, or not in order"));
+    }
+    let source = py.detach(|| sources::match_unknown_sources(n_ranks, &posts, ends, unused));
+    Ok(source.into_pyarray(py))
 }
 
 /// The columns of a program from sorted posts, waits `(rank, position, post)` and computations

@@ -33,7 +33,7 @@ pub use outcome::{MessageLog, Outcome, RankLog};
 pub use progress::{Decide, Progress, StepReport, Watch};
 pub use settings::{
     AdaptiveLoad, AdaptiveRule, AdaptiveTies, AdaptiveUnit, Arbitration, Buffering,
-    CongestionControl, CongestionScheme, Dcqcn, FlowControl, Injection, MIN_WIRE_BYTES,
+    CongestionControl, CongestionScheme, Dcqcn, EagerSends, FlowControl, Injection, MIN_WIRE_BYTES,
     MarkingPoint, MarkingRule, Pacing, PacingOffset, RendezvousProgress, Routing, Settings,
     Switching,
 };

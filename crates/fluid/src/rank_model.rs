@@ -36,6 +36,9 @@ pub struct RankSettings {
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
+    /// Sends up to the eager limit are complete at once, as their bytes are copied.
+    #[serde(default)]
+    pub copies_eager: bool,
     /// A rank answers the steps of a rendezvous only in calls, not while it computes.
     #[serde(default)]
     pub progress_in_calls: bool,

@@ -298,8 +298,13 @@ impl ProgramSimulation<'_> {
     }
 
     fn post_send(&mut self, rank: u32, message: u32, synchronous: bool) {
-        self.ranks[rank as usize].opened();
-        self.messages[message as usize].synchronous = synchronous;
+        let eager = self.envelope(message).bytes <= self.settings.eager_bytes;
+        let copied = self.settings.copies_eager && eager && !synchronous && !self.local(message);
+        if !copied {
+            self.ranks[rank as usize].opened();
+        }
+        let state = &mut self.messages[message as usize];
+        (state.synchronous, state.complete) = (synchronous, copied);
         self.out.post_ps[message as usize] = self.now;
         let ready = self.now.saturating_add(self.settings.send_delay_ps);
         self.at(ready, MessageEvent::Ready(message));
@@ -509,7 +514,8 @@ impl ProgramSimulation<'_> {
             let src = self.envelope(message).src;
             self.send_next(self.placement.node[src as usize] as usize);
         }
-        if !self.messages[message as usize].synchronous {
+        let MessageProgress { synchronous, complete, .. } = self.messages[message as usize];
+        if !synchronous && !complete {
             self.send_completed(message);
         }
     }

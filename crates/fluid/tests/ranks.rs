@@ -39,6 +39,7 @@ fn settings(eager_bytes: u64) -> RankSettings {
         store_and_forward: false,
         send_delay_ps: 100_000,
         eager_bytes,
+        copies_eager: false,
         progress_in_calls: false,
         local_gbps: 8.0,
         memory_gbps: 32.0,

@@ -18,6 +18,7 @@ pub mod ordering;
 pub mod post_rows;
 pub mod requirements;
 pub mod simgrid_ti;
+pub mod sources;
 mod text;
 mod wildcards;
 

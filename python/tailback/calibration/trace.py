@@ -49,13 +49,16 @@ class TraceTimes:
 
     Attributes:
         placed: Times by size, one series per distance.
-        eager: The rendezvous threshold, if there were sends to late receivers; else None.
+        eager: The rendezvous threshold, if there were sends to late receivers, or sends that were
+            copied; else None.
+        copies: Whether sends up to the threshold were complete before their bytes can have left.
         measured: Time in calls that post a message.
         notes: What was left out.
     """
 
     placed: list[Placed] = field(default_factory=list)
     eager: FittedValue | None = None
+    copies: bool = False
     measured: list[FittedValue] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -106,6 +109,9 @@ def trace_times(
     if routes.unknown:
         out.notes.append(f"{routes.unknown}: distances of the trace are unknown")
     out.eager = _fit_eager(complete, calls, pairs)
+    if machine is not None and machine.adapter_gbps:
+        copied = fit_copied(complete.filter(remote), machine.adapter_gbps)
+        out.eager, out.copies = copied or out.eager, copied is not None
     out.measured = _fit_overheads(complete, calls)
     return out
 
@@ -392,6 +398,41 @@ def _fit_eager(
         f"{SOURCE}: sends to late receivers",
         len(size),
     )
+
+
+def fit_copied(transfers: pl.DataFrame, adapter_gbps: float) -> FittedValue | None:
+    """Largest size of which most blocking sends were complete before their bytes can have left.
+
+    They are copied to a buffer, of the MPI library or of the operating system, whose sizes are
+    unknown: smaller messages are, too, larger ones need not be. Needs no clocks of other ranks.
+
+    Args:
+        transfers: Messages between hosts.
+        adapter_gbps: Line rate of adapters.
+    """
+    blocking = transfers.drop_nulls("send_done_ps").filter(
+        pl.col("send_done_call") == pl.col("send_call")
+    )
+    took = pl.col("send_done_ps") - pl.col("send_enter_ps")
+    on_wire = pl.col("size_bytes") * (8_000.0 / adapter_gbps)
+    sizes = (
+        blocking.group_by("size_bytes")
+        .agg(copied=(took < on_wire / 2.0).mean(), number=pl.len())
+        .filter(pl.col("number") >= _MIN_COPIED)
+        .sort("size_bytes")
+    )
+    size, copied = sizes["size_bytes"].to_numpy(), sizes["copied"].to_numpy() > 0.5
+    if not copied.any():
+        return None
+    most = int(size[copied].max())
+    later = size[size > most]
+    high = float(later.min() - 1 if len(later) else most)
+    text = f"{SOURCE}: sends complete before their bytes can have left"
+    return FittedValue("eager", "size", float(most), float(most), high, text, blocking.height)
+
+
+_MIN_COPIED = 10
+"""Minimum number of sends of a size."""
 
 
 def _fit_overheads(transfers: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:

@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 from tailback.arrays import Floats
 from tailback.evidence.counter_alignment import Alignment, JoinError, Sent, align
 from tailback.fabric.model import Fabric
-from tailback.port_counters.findings.port_findings import CLOCK_OUTLIERS, port_findings
+from tailback.port_counters.findings.port_findings import (
+    CLOCK_OUTLIERS,
+    port_findings,
+    queue_readings,
+)
 from tailback.port_counters.findings.port_series import JUMBO_BYTES, PACKET_BYTES, clock_error_ns
 from tailback.port_counters.schema import Flag, exact_data
 from tailback.units import counted, format_time
@@ -37,6 +41,7 @@ class LinkCounters:
         intervals: ``link, start_ns, end_ns, data_bytes, stall_fraction`` of intervals that overlap
             the range.
         findings: Table ``port_findings``; empty for a lossless network whose queues were not read.
+        queue_readings: ``link, queued, busy, readings``, as :func:`.queue_readings` returns them.
         lossy: Whether full queues drop packets instead of stopping senders by credits or pauses.
         notes: Remarks on the data.
     """
@@ -53,6 +58,7 @@ class LinkCounters:
     queues_read: NDArray[np.bool_]
     intervals: pl.DataFrame
     findings: pl.DataFrame
+    queue_readings: pl.DataFrame
     lossy: bool
     notes: list[str]
 
@@ -128,7 +134,7 @@ def join_counters(
     with_queue = job_intervals.filter(pl.col("backlog_bytes").is_not_null())["link"]
     # Queues show slow links, whether they drop packets or pause ports: paused time is left out.
     queues_counted = lossy or not with_queue.is_empty()
-    findings = port_findings(job_intervals if queues_counted else job_intervals.clear())
+    with_findings = job_intervals if queues_counted else job_intervals.clear()
     return LinkCounters(
         alignment,
         start,
@@ -136,7 +142,8 @@ def join_counters(
         *_sum_by_link(overlapping, fabric.n_links, start, end),
         np.isin(np.arange(fabric.n_links), with_queue.to_numpy()),
         overlapping,
-        findings,
+        port_findings(with_findings),
+        queue_readings(with_findings),
         lossy,
         _notes(overlapping, alignment),
     )

@@ -126,6 +126,11 @@ def send_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> SendProfile | 
     received = numbered.filter(
         pl.col("recv_done_call").is_in(sent["call"].unique().implode())
     ).with_columns(call="recv_done_call", sent=False)
+    if run.scenario.engine.eager_sends == "copied":
+        # A call that waits for nothing else ends before the messages arrive.
+        sent = sent.filter(pl.col("call").is_in(received["call"].unique().implode()))
+    if sent.is_empty():
+        return None
     rows = pl.concat([sent, received])
     ends = tables["calls"].select("call", "rank", "leave_ps")
     partners = pl.col("dst").filter("sent").sort().cast(pl.String).str.join(",")

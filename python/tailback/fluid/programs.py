@@ -31,6 +31,7 @@ class RankModel:
         store_and_forward: Whether a packet is received completely before it leaves a switch.
         send_delay_ps: Software latency before a message.
         eager_bytes: Larger messages wait for their receive.
+        copies_eager: Whether sends up to the eager limit are complete at once.
         progress_in_calls: Whether ranks answer a rendezvous only in calls, not while they compute.
         local_gbps: Rate of a message between ranks of one host.
         memory_gbps: Rate that all messages within a host share, but at least that of one.
@@ -55,6 +56,7 @@ class RankModel:
     store_and_forward: bool = False
     send_delay_ps: int = 1_000_000
     eager_bytes: int = 16384
+    copies_eager: bool = False
     progress_in_calls: bool = False
     local_gbps: float = 80.0
     memory_gbps: float = 400.0

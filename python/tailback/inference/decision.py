@@ -185,8 +185,8 @@ def decide(
         interruptions: Interruptions in every computation, which are noise; defaults to none.
         change: A part of the run in which calls take longer than the expected run explains: a fault
             that was not found.
-        lossy: Whether queues drop packets. Then the time of a run without late ranks has the error
-            of such a network, and so has what they cost.
+        lossy: Whether queues drop packets. Then the time of a run without late ranks, or without a
+            slow link, has the error of such a network, and so has what they cost.
     """
     rng = np.random.default_rng(SEED)
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
@@ -220,6 +220,10 @@ def decide(
             errors = np.where((mean < FAULT) | (name == "noise"), -np.abs(errors), errors)
             most = np.where(errors > 0.0, np.clip(mean - FAULT, 0.0, spread), spread)
             mean = np.maximum(mean + errors * most, 0.0)
+        if name == "slow-link" and lossy:
+            # The model delays the packets that such a link drops.
+            spread = LOSSY_TIME_ERROR * (1.0 - mean) * (mean > 0.0)
+            mean = np.maximum(mean + spread * rng.standard_normal(DRAWS), 0.0)
         if name in COMPUTATION:
             behind += part * mean
             mean = (1.0 - part) * mean
@@ -301,7 +305,9 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> 
     for cost in costs:
         least, most = float(cost.low_ps), float(cost.high_ps)
         relative = COMPUTATION_ERROR if cost.cause in COMPUTATION else RELATIVE_COST_ERROR
-        half = 1.96 * math.hypot(COST_ERROR * elapsed_ps, relative * cost.ps)
+        timed_ps = (elapsed_ps - cost.ps) * (lossy and cost.cause == "slow-link")
+        errors = COST_ERROR * elapsed_ps, relative * cost.ps, LOSSY_TIME_ERROR * timed_ps
+        half = 1.96 * math.hypot(*errors)
         least, most = min(least, cost.ps - half), max(most, cost.ps + half)
         if lossy and cost.cause in COMPUTATION:
             without_ps = elapsed_ps - cost.ps

@@ -79,6 +79,7 @@ def further_costs(
             out.append(round(before - time_of(other, seed)))
     tables = tables_of(prepared.scenario, prepared.fabric)
     even_tables = None if tables is None else EVEN_TABLES
+    beside = _placement_costs(evaluate, placements, seeds, Change(limits=limits)) if limits else ()
     return FurtherCosts(
         tuple(saved[0]),
         tuple(saved[1]),
@@ -92,6 +93,7 @@ def further_costs(
         adapter_order_costs(prepared, evaluate, seeds),
         Interruptions.of(program, run.elapsed_ps),
         partial(_time_without, prepared, evaluate),
+        *beside,
     )
 
 

@@ -22,6 +22,7 @@ from tailback.arrays import Floats
 from tailback.diagnosis.cable_search import Outcome
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.error_model import ErrorModel
+from tailback.inference.queue_likelihood import QueueLikelihood
 from tailback.inference.unknown_job import DRAWS, Draw
 from tailback.log_probability import probabilities
 
@@ -153,6 +154,7 @@ class Prior:
         served_gbps: Rate that each link serves at least by its counters, shape (L,); None without.
         sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
         faulty: Cables that are suspected for rising errors, by their first links.
+        queues: Readings of queues where they drop packets; None without.
     """
 
     cables: int
@@ -161,6 +163,7 @@ class Prior:
     served_gbps: NDArray[np.float64] | None = None
     sound: NDArray[np.bool_] | None = None
     faulty: Collection[int] = ()
+    queues: QueueLikelihood | None = None
 
     def is_suspect(self, link: int) -> bool:
         """Whether the cable of a link is suspected for its errors."""
@@ -205,6 +208,8 @@ class Prior:
             total += self.log_place(slow.link)
             total += 0.0 if slow.both else unusual
             total += unusual if slow.link in self.elsewhere else 0.0
+            if self.queues is not None:
+                total += self.queues.log_ratio(slow, int(self.reverse[slow.link]))
         if hypothesis.job is not None:
             total += unusual - math.log(DRAWS)
             if hypothesis.job.place:

@@ -14,6 +14,7 @@ from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
+from tailback.fabric.degraded import within_engine
 from tailback.inference.coarse_ranking import CoarseRanking
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.derived_hypotheses import (
@@ -54,6 +55,7 @@ from tailback.inference.network_clues import (
     sound_links,
     unknown_hosts,
 )
+from tailback.inference.queue_likelihood import QueueLikelihood
 from tailback.inference.suspect_links import suspected_cables
 from tailback.inference.unknown_job import Draw
 from tailback.io.progress import Progress
@@ -316,6 +318,7 @@ class HypothesisSpace:
             self.evidence.served_gbps,
             sound_links(self.evidence, fabric),
             self.suspected_cables,
+            QueueLikelihood.of(self.evidence.counters, fabric),
         )
 
     @cached_property
@@ -608,7 +611,7 @@ class HypothesisSpace:
         """
         simulate = make_simulation(prepared, threads=self.threads)
         change = Change(
-            slow=slow,
+            slow=within_engine(slow),
             variation=settings,
             seed_offset=seed_offset,
             computations=True,

@@ -8,8 +8,10 @@ except for those of computation, which the trace shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import numpy as np
 
 from tailback.diagnosis.explanation import Cost, Origin
 from tailback.diagnosis.model import Cause, CauseShare, Diagnosis
@@ -18,9 +20,11 @@ from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.decision import MEASURED as IN_MEASURED_TIME
 from tailback.inference.decision import fault_share
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT
 from tailback.inference.interruptions import Interruptions
+from tailback.log_probability import probabilities
 
 _ExpectedCost = tuple[str, float, float, float, str, str, tuple[Origin, ...]]
 """Cause; its cost in the expected run, or in the measured one if it is of computation, with its
@@ -60,6 +64,11 @@ class FurtherCosts:
         interruptions: Interruptions that every computation contains, so that no repetition shows
             its time without noise.
         without: Simulates the expected run without several causes at once.
+        placement_limited_ps: As ``placement_ps``, with parallel links used as unevenly as counted:
+            what another placement saves by that as well. Empty without uneven use.
+        in_order_limited_ps: As ``in_order_ps``, likewise.
+        routing_likely_ps: What routing costs by the measured time: its mean and 95 % interval;
+            None before that is weighed.
     """
 
     imbalance_ps: tuple[int, ...]
@@ -75,6 +84,9 @@ class FurtherCosts:
     adapter_order_ps: tuple[int, ...] = ()
     interruptions: Interruptions = field(default_factory=Interruptions.none)
     without: Without | None = None
+    placement_limited_ps: tuple[int, ...] = ()
+    in_order_limited_ps: tuple[int, ...] = ()
+    routing_likely_ps: tuple[float, float, float] | None = None
 
     @property
     def separable(self) -> frozenset[str]:
@@ -82,9 +94,60 @@ class FurtherCosts:
         return SEPARABLE | {"routing"} if self.tables_ps else SEPARABLE
 
     @property
+    def routing_range_ps(self) -> tuple[float, float, float]:
+        """What routing costs, with its 95 % interval; before times are weighed, as simulated."""
+        if self.routing_likely_ps is not None:
+            return self.routing_likely_ps
+        saved = self.routing_ps or (0,)
+        return _mean(saved), min(saved), max(saved)
+
+    @property
     def routing_mean_ps(self) -> int:
-        """Mean of ``routing_ps``; 0 if it is empty."""
-        return round(_mean(self.routing_ps))
+        """What is added to the expected time for routing; 0 if ``routing_ps`` is empty."""
+        return round(self.routing_range_ps[0])
+
+    def within(self, expected_ps: int, model: ErrorModel) -> FurtherCosts:
+        """The same with the costs of routing and placement weighed by the measured time.
+
+        Counters show how unevenly parallel links were used, not that the run waited for them. It
+        did so as simulated, or for any part of that; and to the same part, a placement that keeps
+        messages off these links saves what they cost.
+
+        Args:
+            expected_ps: The expected time with even use of parallel links.
+            model: Error model of the measured time.
+        """
+        if not self.routing_ps:
+            return self
+        cost = np.linspace(0.0, _mean(self.routing_ps), _STEPS)
+        prior = np.full(_STEPS, (1.0 - AS_SIMULATED) / _STEPS)
+        prior[-1] += AS_SIMULATED
+        times = [model.log_time(expected_ps + ps) for ps in cost.tolist()]
+        weight = probabilities(np.log(prior) + times)
+        low, high = np.interp((_TAIL, 1.0 - _TAIL), np.cumsum(weight), cost)
+        mean = float(cost @ weight)
+        part = mean / max(float(cost[-1]), 1.0)
+
+        def mixed(alone: tuple[int, ...], limited: tuple[int, ...]) -> tuple[int, ...]:
+            pairs = zip(alone, limited or alone, strict=True)
+            return tuple(round(less + part * (more - less)) for less, more in pairs)
+
+        return replace(
+            self,
+            placement_ps=mixed(self.placement_ps, self.placement_limited_ps),
+            in_order_ps=mixed(self.in_order_ps, self.in_order_limited_ps),
+            routing_likely_ps=(mean, float(low), float(high)),
+        )
+
+
+_TAIL: Final = 0.025
+"""Probability that a 95 % interval leaves out at either end."""
+
+_STEPS: Final = 201
+"""Number of costs that are weighed."""
+
+AS_SIMULATED: Final = 0.5
+"""Prior probability that a run waits for unevenly used links as simulated: as likely as not."""
 
 
 def _mean(ps: Sequence[float]) -> float:
@@ -153,13 +216,13 @@ def _costs_of_routes(further: FurtherCosts, others_factor: float) -> list[_Expec
     Uneven tables hurt more beside other traffic. Where that costs more than simulated, by
     ``others_factor``, so does what it adds to the cost of the tables.
     """
-    limited, alone_ps = further.routing_ps, further.tables_alone_ps
+    alone_ps = further.tables_alone_ps
     spread = [alone_ps + others_factor * (ps - alone_ps) for ps in further.tables_ps]
     by: tuple[Origin, ...]
     out: list[_ExpectedCost] = []
-    if limited:
+    if further.routing_ps:
         shown, by = wording.uneven_links(further.uneven), ("counters", "model")
-        out.append(("routing", _mean(limited), min(limited), max(limited), "", shown, by))
+        out.append(("routing", *further.routing_range_ps, "", shown, by))
     if spread:
         shown, by = wording.FASTER_WITH_EVEN_TABLES, ("trace", "model")
         if further.uneven_tables >= MIN_TABLE_UNEVENNESS:
@@ -372,10 +435,6 @@ def with_cost_together(
     said = wording.cost_together(second.cause, round(saved), share)
     evidence = f"{first.evidence}; {said}"
     return [first.model_copy(update={"evidence": evidence}), *(c for c in costs if c is not first)]
-
-
-_TAIL: Final = 0.025
-"""Probability that a 95 % interval leaves out at either end."""
 
 
 def with_unknown_timing(costs: Sequence[Cost], probability: float, elapsed_ps: int) -> list[Cost]:

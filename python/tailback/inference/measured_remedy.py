@@ -158,7 +158,7 @@ def with_even_routes(
     if diagnosis.cause != "routing" or further.routing_mean_ps <= 0:
         return remedy
     even_ps, before_ps = diagnosis.modelled_ps, diagnosis.modelled_ps + further.routing_mean_ps
-    gains = [1.0 - even_ps / (even_ps + more) for more in further.routing_ps]
+    gains = [1.0 - even_ps / (even_ps + more) for more in further.routing_range_ps]
     candidate = Candidate(
         name=EVEN_ROUTES,
         kind="routing",
@@ -167,11 +167,11 @@ def with_even_routes(
         elapsed_ps=even_ps,
         low_ps=even_ps,
         high_ps=even_ps,
-        repetitions=len(gains),
+        repetitions=len(further.routing_ps),
         gain=1.0 - even_ps / before_ps,
         gain_low=min(gains),
         gain_high=max(gains),
-        ensemble=len(gains),
+        ensemble=len(further.routing_ps),
     )
     unchanged = candidate.model_copy(update={"elapsed_ps": before_ps})
     return Remedy(

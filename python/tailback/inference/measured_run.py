@@ -321,6 +321,9 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
         fit = estimate(times.placed, adapter_gbps=machine.adapter_gbps, eager=times.eager)
         fit.engine = [setting for setting in fit.engine if setting.name not in stated]
         scenario = Calibration.of(fit, []).apply(prepared.scenario)
+        if times.copies and stated.isdisjoint(("eager", "eager_sends")):
+            engine = scenario.engine.model_copy(update={"eager_sends": "copied"})
+            scenario = scenario.model_copy(update={"engine": engine})
     except TailbackError:
         # A fit that no machine can have, or a path that the fabric lacks: nothing is learnt.
         return unfitted

@@ -107,7 +107,9 @@ def explain(
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
-    expected = diagnosis.modelled_ps + further.routing_mean_ps + summary.added_ps
+    even = diagnosis.modelled_ps + summary.added_ps
+    further = further.within(even, ErrorModel(inside, lossy=summary.lossy))
+    expected = even + further.routing_mean_ps
     overshoot = _surplus_of_others(diagnosis, expected - inside)
     expected -= overshoot
     ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, overshoot))

@@ -27,7 +27,7 @@ from tailback.diagnosis.cable_search import (
 )
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
-from tailback.fabric.degraded import SlowLink
+from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
 from tailback.inference.coarse_ranking import (
     MIN_SUSPECTS,
@@ -162,6 +162,7 @@ class ExplanationSearch:
             self._confirm()
         with optional("rates of slow cables"):
             self._try_suspect_cables()
+            self._try_cables_with_queues()
             for machine in list(self.space.machines.values()):
                 self._try_slow_at_times(machine)
             self._try_cables_in_series()
@@ -311,6 +312,26 @@ class ExplanationSearch:
                     break
                 slow = SlowLink(cable, share * float(nominal[cable]))
                 self._add_slow(machine, (*machine.slow, slow), best.bursts)
+
+    def _try_cables_with_queues(self) -> None:
+        """Try cables that had a queue more often than they send at their rates.
+
+        The time alone may need none of them: a program that waits for its computation, or for the
+        start of a connection, takes little longer with one.
+        """
+        queues, best = self.space.prior().queues, self.space.posterior().best
+        if queues is None:
+            return
+        machine, reverse = self.space.machines[best.machine], self.space.prior().reverse
+        carrying = np.flatnonzero(
+            ~np.isin(np.arange(len(reverse)), list(self.space.prior().elsewhere))
+        )
+        slow_ends = {end for s in machine.slow for end in (s.link, int(reverse[s.link]))}
+        cables = {min(link, int(reverse[link])) for link in carrying.tolist()} - slow_ends
+        for slow in queues.suspects(sorted(cables), reverse)[:AVOIDED_FITTED]:
+            nominal = float(queues.nominal[slow.link])
+            for gbps in (slow.gbps, math.sqrt(slow.gbps * nominal)):
+                self._add_slow(machine, (*machine.slow, slow._replace(gbps=gbps)), best.bursts)
 
     def _try_slow_at_times(self, machine: MachineModel) -> None:
         """Try cables with errors that serve a low rate for a share of the time, as they retrain.
@@ -703,7 +724,7 @@ class ExplanationSearch:
 
     def _add_slow(self, machine: MachineModel, slow: Slow, bursts: int | None) -> None:
         """Add slow cables at these rates to the hypotheses, unless counters contradict them."""
-        prior = self.space.prior()
+        slow, prior = within_engine(slow), self.space.prior()
         if any(link.gbps < prior.least_rate(link.link, both=link.both) for link in slow):
             return
         evaluate = make_simulation(

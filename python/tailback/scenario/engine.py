@@ -390,6 +390,11 @@ class EngineSection(Section):
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
+    eager_sends: Literal["sent", "copied"] = Field(
+        default="sent",
+        description="when smaller messages are complete for their sender: when they have left, "
+        "or at once, copied to a buffer",
+    )
     progress: Literal["always", "calls"] = Field(
         default="always",
         description="when ranks answer the handshake of larger messages: at once, or only in calls",

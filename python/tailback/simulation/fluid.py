@@ -364,6 +364,7 @@ def rank_model(
         store_and_forward=engine.switching == "store-and-forward",
         send_delay_ps=engine.send_delay,
         eager_bytes=engine.eager,
+        copies_eager=engine.eager_sends == "copied",
         progress_in_calls=engine.progress == "calls",
         local_gbps=engine.local_gbps,
         memory_gbps=engine.memory_gbps,

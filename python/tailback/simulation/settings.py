@@ -236,6 +236,7 @@ class EngineSettings:
     injection_mbps: int
     send_delay_ps: int
     eager_bytes: int
+    eager_sends: str
     progress: str
     local_gbps: float
     memory_gbps: float
@@ -286,6 +287,7 @@ class EngineSettings:
             injection_mbps=round((engine.injection_rate or 0) * 1000),
             send_delay_ps=engine.send_delay,
             eager_bytes=engine.eager,
+            eager_sends=engine.eager_sends,
             progress=engine.progress,
             local_gbps=engine.local_gbps,
             memory_gbps=engine.memory_gbps,

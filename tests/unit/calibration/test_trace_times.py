@@ -12,7 +12,7 @@ import pytest
 import tailback as tb
 from tailback.calibration import CalibrationError, FittedValue, Placed, Series, estimate
 from tailback.calibration.routes import Route
-from tailback.calibration.trace import bytes_meanwhile, trace_times
+from tailback.calibration.trace import bytes_meanwhile, fit_copied, trace_times
 from tests.factories.evidence_traces import Script, receive, send, shifted
 from tests.factories.otf2_traces import Build, writing
 
@@ -95,6 +95,22 @@ def test_two_sizes_over_two_distances_are_fitted(write: Build, tmp_path: Path) -
     calibration = tb.calibrate(write(scripts), hosts="n0,n1,n2", fabric=net)
     assert values(calibration)["eager"].value == 64
     assert "rate" not in values(calibration)
+
+
+def test_sends_shorter_than_their_transfer_are_copied() -> None:
+    """Sends of 4 and 32 KiB end at once, those of 128 KiB when they have left."""
+    rows = [
+        (size, number, start, start + (took_ns(size) if size > 1 << 16 else 100) * 1000)
+        for number, size in enumerate([4096, 32768, 131072] * 12)
+        for start in [number * 10**9]
+    ]
+    names = ["size_bytes", "send_call", "send_enter_ps", "send_done_ps"]
+    sends = pl.DataFrame(rows, schema=names, orient="row")
+    fitted = fit_copied(sends.with_columns(send_done_call="send_call"), GBPS)
+    assert fitted is not None and (fitted.value, fitted.high) == (32768, 131071)
+    later = sends.with_columns(send_done_call=pl.col("send_call") + 1)
+    assert fit_copied(later, GBPS) is None
+    assert fit_copied(sends.with_columns(send_done_call="send_call"), 1e5) is None
 
 
 @pytest.mark.parametrize("offset_ns", [0, 700, 5_000_000])

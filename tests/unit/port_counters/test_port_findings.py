@@ -20,6 +20,7 @@ from tailback.port_counters.findings.port_findings import (
     no_slow_link,
     port_findings,
     ports_dropped,
+    queue_readings,
     rate_tests,
 )
 from tailback.port_counters.findings.port_series import QUEUE_WINDOWS, clock_error_ns, queue_windows
@@ -289,6 +290,26 @@ def test_healthy_links_are_not_called_slow(load: float) -> None:
         frame = queue(5000, 5000, bursts(load * 5000, 30_000, seed), 100, 3, seed)
         alarms += "degraded" in port_findings(frame)["finding"].to_list()
     assert alarms <= 2
+
+
+def test_healthy_queues_are_read_at_most_while_busy() -> None:
+    """300 healthy ports; and ports at half their rate, busy for twice as long as stated."""
+
+    def readings(serves: float, load: float, seed: int) -> tuple[float, float, float]:
+        frame = queue(serves, 5000, bursts(load * serves, 30_000, seed), 500, 3, seed)
+        rows = queue_readings(frame.with_columns(link=pl.lit(3, pl.Int64)))
+        assert rows["link"].to_list() == [3]
+        return rows.row(0)[1:]
+
+    beyond = 0
+    for load in (0.3, 0.6, 0.85):
+        for seed in range(100):
+            queued, busy, number = readings(5000, load, seed)
+            assert 2 <= number <= 60 and busy == pytest.approx(load, rel=0.5)
+            beyond += queued > busy + 2.0 * np.sqrt(busy * (1.0 - min(busy, 1.0)) / number)
+    assert beyond <= 0.05 * 300
+    slow = np.mean([readings(2500, 0.85, seed)[:2] for seed in range(40)], axis=0)
+    assert slow[0] > 1.5 * slow[1]
 
 
 def test_drops_are_listed_beside_other_findings() -> None:

@@ -59,6 +59,17 @@ def test_each_message_posted_on_delivery_costs_its_latency(
     assert run.elapsed_ps == elapsed_ps
 
 
+@pytest.mark.parametrize("model", [simulate, fluid])
+def test_senders_of_copied_messages_go_on(model: Callable[[Scenario], Run]) -> None:
+    def posted(**engine: Any) -> set[int]:
+        run = model(scenario(ring("sequence"), **engine))
+        assert run.elapsed_ps == 3 * WIRE_PS + LATENCY_PS
+        return set(run.tables["messages"]["post_ps"].to_list())
+
+    assert posted(eager_sends="sent") == {0, WIRE_PS, 2 * WIRE_PS}
+    assert posted(eager_sends="copied") == {0}
+
+
 def test_a_stencil_posted_on_delivery_takes_its_turns() -> None:
     pattern = {
         "kind": "stencil2d",

@@ -276,6 +276,26 @@ def test_partners_that_are_none_are_left_out(build: Build) -> None:
     assert f"{2 * steps} receives without a matching send are left out" in program.notes
 
 
+def test_unrecorded_sources_are_those_of_the_step(build: Build) -> None:
+    """Each rank exchanges with one partner after another, the nearest number not always first."""
+    world = "MPI_COMM_WORLD"
+
+    def script(rank: int) -> list[tuple[Any, ...]]:
+        events: list[tuple[Any, ...]] = []
+        for number in range(8):
+            start, peer = 1 + 100 * number, rank ^ (1 if number % 2 == 0 else 2)
+            events += call("MPI_Irecv", start, ("mpi_irecv_request", 1))
+            events += call("MPI_Isend", start + 10, ("mpi_isend", peer, world, 7, 64, 2))
+            events += call("MPI_Waitall", start + 20)
+        return events
+
+    program = read_trace(build([script(rank) for rank in range(4)]))
+    for rank in range(4):
+        received = [peer for name, peer, _ in ops(program, rank) if name == "IRECV"]
+        assert received == [rank ^ 1, rank ^ 2] * 4
+    assert_completes(program)
+
+
 def test_a_wait_without_completions_waits_for_all(build: Build) -> None:
     """As EZTrace writes: receives do not say from whom; Waitall says nothing at all."""
     world = "MPI_COMM_WORLD"

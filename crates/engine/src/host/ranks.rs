@@ -17,6 +17,7 @@ use crate::network::link::NIL;
 use crate::network::packet::{Flags, PacketKind};
 use crate::probe::{DeliveredPacket, Probe};
 use crate::program::Envelope;
+use crate::settings::EagerSends;
 use crate::shard::Shard;
 
 /// Messages that fit in the cache beside the network: 8 MB with their send and receive states.
@@ -331,7 +332,8 @@ impl<P: Probe> Shard<'_, P> {
 
     /// The last byte of a message has left its adapter.
     pub fn on_sent(&mut self, message: u32) {
-        if !self.sends[self.model.send_of(message) as usize].synchronous {
+        let state = &self.sends[self.model.send_of(message) as usize];
+        if !state.synchronous && !state.complete {
             self.send_completed(message);
         }
     }
@@ -455,11 +457,23 @@ impl<P: Probe> Shard<'_, P> {
     }
 
     fn post_send(&mut self, rank: u32, message: u32, synchronous: bool) {
-        self.rank(rank).opened();
+        let copied = !synchronous && self.is_copied(message);
+        if !copied {
+            self.rank(rank).opened();
+        }
         let state = &mut self.sends[self.model.send_of(message) as usize];
-        (state.post_ps, state.synchronous) = (self.now, synchronous);
+        (state.post_ps, state.synchronous, state.complete) = (self.now, synchronous, copied);
         let time = self.now + self.model.settings.send_delay_ps;
         self.queue.push(Event::new(time, EventKind::Message, message, READY));
+    }
+
+    /// Whether the bytes of a message are copied before they leave, so that its sender goes on.
+    fn is_copied(&self, message: u32) -> bool {
+        let settings = &self.model.settings;
+        let envelope = &self.model.program.messages[message as usize];
+        settings.eager_sends == EagerSends::Copied
+            && envelope.bytes <= settings.eager_bytes
+            && !self.model.same_host(envelope)
     }
 
     fn post_receive(&mut self, rank: u32, message: u32) {

@@ -92,6 +92,17 @@ pub enum Arbitration {
     RoundRobin,
 }
 
+/// When a send up to the eager limit is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EagerSends {
+    /// When its last byte has left the adapter.
+    #[default]
+    Sent,
+    /// At once: its bytes are copied to a buffer of the library or of the operating system.
+    Copied,
+}
+
 /// When the MPI library of a rank answers the steps of a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -221,6 +232,9 @@ pub struct Settings {
     pub send_delay_ps: u64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
+    /// See [`EagerSends`].
+    #[serde(default)]
+    pub eager_sends: EagerSends,
     /// See [`RendezvousProgress`].
     #[serde(default)]
     pub progress: RendezvousProgress,
@@ -297,6 +311,7 @@ impl Default for Settings {
             injection_mbps: 0,
             send_delay_ps: 0,
             eager_bytes: u64::MAX,
+            eager_sends: EagerSends::Sent,
             progress: RendezvousProgress::Always,
             local_gbps: 80.0,
             memory_gbps: 400.0,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use crate::common::fabrics::*;
 use crate::common::*;
 use tailback_engine::{
-    EngineError, Parallelism, Placement, RendezvousProgress, Settings, simulate,
+    EagerSends, EngineError, Parallelism, Placement, RendezvousProgress, Settings, simulate,
 };
 use tailback_fabric::fat_tree::build;
 use tailback_fabric::{RoutePlan, Routes, RoutingRule};
@@ -52,6 +52,23 @@ fn the_next_message_waits_for_completion() {
         one_after_the_other(Do::Issend, 0, &settings()),
         [(0, delivery), (delivery, 2 * delivery)]
     );
+}
+
+/// A send up to the eager limit is complete at once if its bytes are copied: the next message follows it
+/// on the wire as before, but the sender goes on. Larger and synchronous ones are sent as ever.
+#[test]
+fn copied_sends_complete_at_once() {
+    let copied = Settings { eager_sends: EagerSends::Copied, ..settings() };
+    let delivery = 3 * WIRE + LATENCY;
+    assert_eq!(
+        one_after_the_other(Do::Send, 0, &copied),
+        [(0, delivery), (0, 3 * WIRE + delivery)]
+    );
+    for (send, eager_bytes) in [(Do::Send as fn(u32, u64) -> Do, PACKET), (Do::Issend, u64::MAX)] {
+        let (copied, sent) =
+            (Settings { eager_bytes, ..copied.clone() }, Settings { eager_bytes, ..settings() });
+        assert_eq!(one_after_the_other(send, 0, &copied), one_after_the_other(send, 0, &sent));
+    }
 }
 
 /// As with MPI_Ssend, a send does not complete before the receive is posted, even if the message
@@ -180,6 +197,13 @@ fn completions_are_the_same_on_any_number_of_threads() {
 fn answers_in_calls_are_the_same_on_any_number_of_threads() {
     let progress = RendezvousProgress::Calls;
     let settings = Settings { eager_bytes: PACKET, progress, ..settings() };
+    same_on_any_number_of_threads(Do::Send, &settings);
+}
+
+/// So are those of sends that are complete at once.
+#[test]
+fn copied_sends_are_the_same_on_any_number_of_threads() {
+    let settings = Settings { eager_sends: EagerSends::Copied, ..settings() };
     same_on_any_number_of_threads(Do::Send, &settings);
 }
 

@@ -302,6 +302,32 @@ def _test_sampling(port: QueueSeries, level: float) -> _Finding | None:
     return _Finding("degraded", "sampled", queued, served, low, max(high, served))
 
 
+def queue_readings(intervals: pl.DataFrame) -> pl.DataFrame:
+    """How often the queue of each link was not empty, where it can be compared with its bytes.
+
+    Args:
+        intervals: Rows of ``counter_intervals``, as for :func:`port_findings`, with ``link``.
+
+    Returns:
+        ``link``; ``queued``, the share of readings with a queue; ``busy``, the share of the time
+        that the bytes take at the nominal rate; and ``readings``, the number of independent
+        readings with the same error of their mean.
+    """
+    ports = port_series(intervals)
+    level = FALSE_POSITIVE_RATE / _testable_ports(ports)
+    rows = []
+    for port in ports:
+        samples = None if port.key[3] is None else _samples(port, level)
+        if samples is not None:
+            share, error, batches = _mean(samples.queued[samples.active])
+            number = float(samples.active.sum())
+            if error > 0:
+                number = min(max(share * (1.0 - share) / error**2, batches), number)
+            rows.append((port.key[3], share, samples.busy, number))
+    names = {"link": pl.Int64, "queued": pl.Float64, "busy": pl.Float64, "readings": pl.Float64}
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
 @dataclass(frozen=True)
 class RateTests:
     """For how many ports the counters tell whether their links serve their rates.

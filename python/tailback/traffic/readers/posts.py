@@ -134,61 +134,85 @@ def stream_of(posts: Posts, n_ranks: int) -> NDArray[np.int64]:
     return dense(pair * n_channels + channel)[1]
 
 
-def guess_sources(posts: Posts, n_ranks: int) -> tuple[int, bool]:
+def guess_sources(
+    posts: Posts, n_ranks: int, ends: NDArray[np.int64] | None = None
+) -> tuple[int, bool]:
     """Match receives of unknown source to the messages that no other receive takes.
 
-    EZTrace does not record the match of a non-blocking receive. The unmatched messages to a rank
-    are assigned to its open receives with the streams evenly interleaved: in a stream of n
-    messages, message i is placed at i / n of the run. For programs that receive the same number of
-    messages of each stream in every step this is correct. A rank with more such receives than
-    messages has receives of MPI_PROC_NULL, the same number in every step: its messages are spread
-    evenly over its receives, so that each stays in its step.
+    EZTrace does not record the match of a non-blocking receive. Ranks are run from wait to wait,
+    and an open receive takes a message that has been sent by then: from all streams of its rank
+    evenly (message i of n at i / n of the run); of two equal ones that which was sent after fewer
+    waits, or else by a rank to which the receiver sends before the same wait. This is correct for
+    programs that receive the same number of messages of each stream in every step. A rank with more
+    such receives than messages has receives of MPI_PROC_NULL, the same number in every step: its
+    messages are spread evenly over its receives, so that each stays in its step.
 
     Args:
-        posts: Sorted by rank and position; peer, channel and size of these receives are filled in.
+        posts: In any order; peer, channel and size of these receives are filled in.
         n_ranks: Number of ranks.
+        ends: Position of the wait for each post, shape (P,); defaults to ``wait_position``.
 
     Returns:
         The number of receives that got a source, and whether all streams of each rank are equally
         long; if not, the order may differ from that of the run.
     """
-    has_source = posts.peer != UNKNOWN
-    lost = np.flatnonzero(~has_source & ~posts.is_send)
-    if not len(lost):
+    lost = (posts.peer == UNKNOWN) & ~posts.is_send
+    if not lost.any():
         return 0, True
-    rows = np.flatnonzero(has_source)
-    sub = posts.take(rows)
-    stream = stream_of(sub, n_ranks)
-    claimed = np.bincount(stream[~sub.is_send], minlength=int(stream.max(initial=0)) + 1)
-    send = np.flatnonzero(sub.is_send & ~sub.collective)
-    left = index_within_group(stream[send]) - claimed[stream[send]]
-    send, left = send[left >= 0], left[left >= 0]
-    if not len(send):
-        return 0, True
-    total = np.bincount(stream[send])[stream[send]]
-    target = sub.peer[send]
-    deal = np.lexsort((stream[send], (left + 0.5) / total, target))
-    send, target = send[deal], target[deal]
-    # The k-th message for a rank goes to its k-th receive, if their numbers are equal.
-    receiver = posts.rank[lost]
-    turn_sent, turn_posted = index_within_group(target), index_within_group(receiver)
-    messages = np.bincount(target, minlength=n_ranks)[target]
-    receives = np.bincount(receiver, minlength=n_ranks)[target]
-    spread = (2 * turn_sent + 1) * receives // (2 * messages)
-    turn_sent = np.where(receives > messages, spread, turn_sent)
-    width = max(int(turn_sent.max()), int(turn_posted.max())) + 1
-    slots = target * width + turn_sent
-    wanted = receiver * width + turn_posted
-    at = np.minimum(np.searchsorted(slots, wanted), len(slots) - 1)
-    matched = slots[at] == wanted
-    to, source = lost[matched], send[at[matched]]
-    posts.peer[to] = sub.rank[source]
-    posts.channel[to] = sub.channel[source]
-    posts.size[to] = sub.size[source]
+    order = np.lexsort((posts.step, posts.position, posts.rank))
+    rows = order[~posts.collective[order]]
+    columns = (getattr(posts, name)[rows] for name in _MATCHED_BY)
+    if ends is None:
+        ends = np.where(posts.wait_position == UNKNOWN, np.iinfo(np.int64).max, posts.wait_position)
+    unclaimed = _unclaimed(posts.take(rows), n_ranks)
+    unused = _without_message(posts.rank[rows], lost[rows], unclaimed, n_ranks)
+    source = _core.match_unknown_sources(
+        n_ranks, contiguous(*columns), *contiguous(ends[rows], unused)
+    )
+    to, source = rows[source >= 0], rows[source[source >= 0]]
+    posts.peer[to] = posts.rank[source]
+    posts.channel[to] = posts.channel[source]
+    posts.size[to] = posts.size[source]
     shortest, longest = np.full(n_ranks, 2**62), np.zeros(n_ranks, np.int64)
-    np.minimum.at(shortest, target, total[deal])
-    np.maximum.at(longest, target, total[deal])
+    target, number = unclaimed
+    np.minimum.at(shortest, target, number)
+    np.maximum.at(longest, target, number)
     return len(to), bool((shortest[target] == longest[target]).all())
+
+
+_MATCHED_BY = ("rank", "position", "step", "is_send", "peer", "channel")
+
+
+def _unclaimed(posts: Posts, n_ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Receiver of each stream with messages that no receive of known source takes, and how many."""
+    posts = posts.take(posts.peer != UNKNOWN)
+    stream = stream_of(posts, n_ranks)
+    size = int(stream.max(initial=-1)) + 1
+    sends = np.bincount(stream[posts.is_send], minlength=size)
+    number = sends - np.bincount(stream[~posts.is_send], minlength=size)
+    target = np.zeros(size, np.int64)
+    target[stream[posts.is_send]] = posts.peer[posts.is_send]
+    return target[number > 0], number[number > 0]
+
+
+def _without_message(
+    rank: NDArray[np.int64],
+    lost: NDArray[np.bool_],
+    unclaimed: tuple[NDArray[np.int64], NDArray[np.int64]],
+    n_ranks: int,
+) -> NDArray[np.bool_]:
+    """Receives that take nothing if the messages of a rank are spread evenly over all."""
+    messages = np.bincount(unclaimed[0], unclaimed[1], minlength=n_ranks).astype(np.int64)[rank]
+    receives = np.bincount(rank[lost], minlength=n_ranks)[rank]
+    turn = np.zeros(len(rank), np.int64)
+    turn[lost] = index_within_group(rank[lost])
+    # Message j is taken by the receive with the number (2j + 1) R / 2M, rounded down.
+    nearest = (2 * turn * messages + messages) // np.maximum(2 * receives, 1)
+    takes = False
+    for j in (nearest - 1, nearest, nearest + 1):
+        inside = (j >= 0) & (j < messages)
+        takes |= inside & ((2 * j + 1) * receives // np.maximum(2 * messages, 1) == turn)
+    return lost & (receives > messages) & ~takes
 
 
 def in_order(posts: Posts, n_ranks: int) -> tuple[Posts, NDArray[np.int64]]:

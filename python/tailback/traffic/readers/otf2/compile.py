@@ -155,11 +155,11 @@ def _calls_named(trace: Trace, name: str) -> int:
 
 def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> list[Posts]:
     posts, rows = point_to_point(trace, notes, file)
-    guessed, even = guess_sources(posts, trace.n_ranks)
+    guessed, even = with_guessed_sources(trace, posts)
     if guessed:
         notes.append(
             f"{guessed} receives have no record of their source: matched to the messages no other "
-            "receive takes, evenly interleaved"
+            "receive takes, in the order of waits"
             + ("" if even else "; streams differ in length, so the order of the run may be another")
         )
     # Only now do all receives have a channel, that is communicator and tag.
@@ -177,6 +177,16 @@ def _all_posts(trace: Trace, labels: Labels, notes: list[str], file: Path) -> li
     collectives = expand(trace, labels, len(channels), notes, file)
     free = max(len(channels), int(collectives.channel.max(initial=-1)) + 1)
     return [posts, collectives, one_sided_posts(trace, labels, free, notes, file)]
+
+
+def with_guessed_sources(trace: Trace, posts: Posts) -> tuple[int, bool]:
+    """Fill in sources that are not recorded; returns what :func:`.guess_sources` does."""
+    if not ((posts.peer == UNKNOWN) & ~posts.is_send).any():
+        return 0, True
+    ends = posts.wait_position.copy()
+    open_, position, _ = implied_waits(trace, posts)
+    ends[open_] = position
+    return guess_sources(posts, trace.n_ranks, ends)
 
 
 def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, NDArray[np.int64]]:

@@ -19,9 +19,10 @@ from tailback.traffic.readers.otf2.compile import (
     no_calls,
     point_to_point,
     request_outcomes,
+    with_guessed_sources,
 )
 from tailback.traffic.readers.otf2.names import OPERATIONS, ROOTED
-from tailback.traffic.readers.posts import Posts, guess_sources, in_order
+from tailback.traffic.readers.posts import Posts, in_order
 from tailback.traffic.readers.recorded_run import (
     RecordedCalls,
     RecordedCollectives,
@@ -155,7 +156,7 @@ def _transfers(
     # Notes are discarded here, because compiling the program reports them too.
     posts, rows = point_to_point(trace, [], file)
     unknown = posts.peer < 0
-    _, even = guess_sources(posts, trace.n_ranks)
+    _, even = with_guessed_sources(trace, posts)
     if unknown.any():
         notes.append(guessed_sources(int(unknown.sum()), even))
     order = np.lexsort((posts.step, posts.position, posts.rank))

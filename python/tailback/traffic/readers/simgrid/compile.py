@@ -200,7 +200,7 @@ def _point_to_point(decoded: dict[str, Any], notes: list[str]) -> Posts:
     if guessed:
         notes.append(
             f"{guessed} receives from any source or with any tag: matched to the messages no other "
-            "receive takes, evenly interleaved"
+            "receive takes, in the order of waits"
             + ("" if even else "; streams differ in length, so the order of the run may be another")
         )
     return posts
