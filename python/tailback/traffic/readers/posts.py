@@ -208,7 +208,7 @@ def _without_message(
     turn[lost] = index_within_group(rank[lost])
     # Message j is taken by the receive with the number (2j + 1) R / 2M, rounded down.
     nearest = (2 * turn * messages + messages) // np.maximum(2 * receives, 1)
-    takes = False
+    takes = np.zeros(len(rank), np.bool_)
     for j in (nearest - 1, nearest, nearest + 1):
         inside = (j >= 0) & (j < messages)
         takes |= inside & ((2 * j + 1) * receives // np.maximum(2 * messages, 1) == turn)
