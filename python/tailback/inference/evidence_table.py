@@ -409,6 +409,22 @@ def rows_of_served_rates(evidence: Evidence) -> Iterator[EvidenceRow]:
         )
 
 
+def rows_of_queues(evidence: Evidence) -> Iterator[EvidenceRow]:
+    """Readings of queues that drop packets, as far as they favour a slow link."""
+    prior = evidence.space.prior()
+    queues = prior.queues
+    if queues is None:
+        return
+    for link in range(evidence.fabric.n_links):
+        slow = None if link in prior.elsewhere else queues.slow_link(link)
+        if slow is None:
+            continue
+        share, ratio = float(queues.queued[link]), queues.log_ratio(slow, link)
+        error = math.sqrt(share * (1.0 - share) / float(queues.readings[link]))
+        quantity, ratios = "readings with a queue", {"slow-link": ratio}
+        yield _of_link(evidence, link, quantity, share, "share", error=error, ratios=ratios)
+
+
 def rows_of_port_events(evidence: Evidence) -> Iterator[EvidenceRow]:
     """Errors, pauses, discards and falls of speed of ports on the job's paths."""
     events = evidence.space.evidence.link_events
@@ -547,5 +563,6 @@ SOURCES: Final = (
     rows_of_fabric,
     rows_of_waits,
     rows_of_served_rates,
+    rows_of_queues,
 )
 """Functions that yield the rows of one source each; rows that decide as much keep this order."""

@@ -85,23 +85,26 @@ class QueueLikelihood:
         """
         likely = list[tuple[float, SlowLink]]()
         for link in cables:
-            other = int(reverse[link])
-            ends = [end for end in (link, other) if self._share_if_slow(end) < 1.0]
-            if not ends:
+            ends = [link, int(reverse[link])]
+            tried = [slow for end in ends if (slow := self.slow_link(end)) is not None]
+            if not tried:
                 continue
-            shares = [self._share_if_slow(end) for end in ends]
-            tried = [
-                SlowLink(end, share * float(self.nominal[end]), both=False)
-                for end, share in zip(ends, shares, strict=True)
-            ]
-            tried.append(SlowLink(link, float(np.mean(shares) * self.nominal[link])))
+            mean = float(np.mean([slow.gbps for slow in tried]))
             likely.append(
-                max((self.log_ratio(slow, int(reverse[slow.link])), slow) for slow in tried)
+                max(
+                    (self.log_ratio(slow, int(reverse[slow.link])), slow)
+                    for slow in (*tried, SlowLink(link, mean))
+                )
             )
         likely.sort(key=lambda pair: -pair[0])
         return [slow for ratio, slow in likely if ratio > 0.0]
 
-    def _share_if_slow(self, link: int) -> float:
-        """Share of its rate at which a link sends as long as it has a queue, at most 1."""
+    def slow_link(self, link: int) -> SlowLink | None:
+        """A link with the rate at which its bytes take as long as it has a queue.
+
+        None if that is no less than its nominal rate.
+        """
         queued, busy = float(self.queued[link]), float(self.busy[link])
-        return min(busy / queued, 1.0) if queued > 0.0 and busy > 0.0 else 1.0
+        if not queued > busy > 0.0:
+            return None
+        return SlowLink(link, busy / queued * float(self.nominal[link]), both=False)
