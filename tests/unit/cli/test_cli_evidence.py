@@ -109,6 +109,9 @@ def test_the_labs_slow_cable_is_named_with_cost(slow: Path) -> None:
     assert cost.rests_on == ("counters", "model") and diagnosis.confidence >= 0.7
     assert diagnosis.explanation.cost("other-traffic") is None
     assert any("lossy network" in line for line in diagnosis.explanation.sources)
+    queued = [row for row in diagnosis.evidence if row.quantity == "readings with a queue"]
+    likeliest = max(queued, key=lambda row: row.log_ratios["slow-link"])
+    assert {*likeliest.subject.split(" → ")} == {"l2[s1]", "s1[l2]"}
     screen = "\n".join(diagnosis_lines(diagnosis, slow, verbose=True))
     assert "COST OF EACH CAUSE  of the measured time" in screen
     assert screen.index("MEASURED  11.18 s on 16 ranks") < screen.index("VERDICT  SLOW LINK")
