@@ -80,7 +80,7 @@ class Change:
     placement: NDArray[np.uint32] | None = None
     placement_name: str = ""
     network: Literal["as-is", "healthy", "star", "no-contention", "instant"] = "as-is"
-    routing: Literal["adaptive", "random", "deterministic", "vc"] | None = None
+    routing: Literal["adaptive", "random", "ecmp", "deterministic", "vc"] | None = None
     rule: str | None = None
     program: Program | None = None
     rates: Literal["assigned", "max-min"] | None = None

@@ -20,6 +20,7 @@ from tailback.evidence.measured_routes import (
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_costs import FurtherCosts
+from tailback.inference.network_clues import routing_is_stated
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.apply_change import UP_DOWN
@@ -93,7 +94,8 @@ def further_costs(
         adapter_order_costs(prepared, evaluate, seeds),
         Interruptions.of(program, run.elapsed_ps),
         partial(_time_without, prepared, evaluate),
-        *beside,
+        *(beside or ((), ())),
+        hashed_ps=_hashed_costs(prepared, evidence, evaluate, times) if lossy_ps else (),
     )
 
 
@@ -125,6 +127,21 @@ def _saved_by_tables(
             least = min(least, evaluate(healthy).elapsed_ps - then)
         saved.append(max(least, 0))
     return tuple(saved)
+
+
+def _hashed_costs(
+    prepared: PreparedScenario, evidence: NetworkEvidence, evaluate: Evaluate, times: Sequence[int]
+) -> tuple[int, ...]:
+    """What the run loses in each repetition if switches hash flows to paths, ps.
+
+    Empty if the routes are stated, or counters show what each link carried.
+    """
+    if evidence.counters is not None or routing_is_stated(prepared):
+        return ()
+    return tuple(
+        max(evaluate(Change(routing="ecmp", seed_offset=seed)).elapsed_ps - now, 0)
+        for seed, now in enumerate(times)
+    )
 
 
 def _saved_alone(evaluate: Evaluate, now: Change, then: Change) -> int:

@@ -67,6 +67,7 @@ class FurtherCosts:
         placement_limited_ps: As ``placement_ps``, with parallel links used as unevenly as counted:
             what another placement saves by that as well. Empty without uneven use.
         in_order_limited_ps: As ``in_order_ps``, likewise.
+        hashed_ps: What the run loses if switches hash flows to paths; empty if that is known.
         routing_likely_ps: What routing costs by the measured time: its mean and 95 % interval;
             None before that is weighed.
     """
@@ -86,6 +87,7 @@ class FurtherCosts:
     without: Without | None = None
     placement_limited_ps: tuple[int, ...] = ()
     in_order_limited_ps: tuple[int, ...] = ()
+    hashed_ps: tuple[int, ...] = ()
     routing_likely_ps: tuple[float, float, float] | None = None
 
     @property

@@ -147,6 +147,9 @@ def explain(
         open_question = wording.errors_not_excluded(explanation.suspect_links)
         if not open_question and further.interruptions.may_be_fault:
             open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
+        hashed = max(further.hashed_ps, default=0) / max(diagnosis.modelled_ps, 1)
+        if not open_question and hashed >= FAULT:
+            open_question = wording.collisions_not_excluded(hashed)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     caveats = filter(None, (summary.assumed_hosts, measured.caveat))

@@ -212,6 +212,15 @@ def interruptions_not_excluded(probability: float) -> str:
     )
 
 
+def collisions_not_excluded(share: float) -> str:
+    """Headline if nothing is missing, but flows may be hashed to the same paths."""
+    return (
+        "No cause costs as much as a fault, but routes may: if switches hash flows to paths, "
+        f"collisions cost up to {percent(share)}, and TCP takes an uncertain time in any case. "
+        "Counters of the ports between switches would show it."
+    )
+
+
 def cost_together(other: str, ps: int, share: float) -> str:
     """Cost of a cause and another one together."""
     return f"without this and {NAMES[other]}, the run saves {percent(share)} ({format_time(ps)})"
