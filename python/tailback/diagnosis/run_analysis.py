@@ -46,7 +46,7 @@ from tailback.telemetry.estimate import (
     packets_to_settle,
     select,
 )
-from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
+from tailback.telemetry.header_counts import NOISY_AT_ZERO, ONE_RESERVOIR
 
 MAX_PHASES = 12
 """Number of phases with their own trees, heaviest first; the others share one analysis."""
@@ -160,8 +160,8 @@ class RunAnalysis:
 
     @property
     def hashed(self) -> bool:
-        """Whether packets carry a link hash instead of a link number."""
-        return self.scheme in HASHED
+        """Whether counts vary on links without congestion, as those of link hashes do."""
+        return self.scheme in NOISY_AT_ZERO
 
     @cached_property
     def phase_weight(self) -> dict[str, float]:
