@@ -64,6 +64,9 @@ MAX_UNSETTLED_SHARE = 0.25
 MAX_LINKS = 20
 """Maximum number of links listed with a finding."""
 
+MAX_ACCUSED = 2
+"""Maximum number of congested links that a headline names if no cause is sure."""
+
 OTHER_PHASES = "other phases"
 
 ROOT_KIND_OF_CAUSE: dict[Cause, str] = {
@@ -563,6 +566,13 @@ class RunAnalysis:
             for link in order
             if self.whole.weight[link] > 0
         ]
+
+    @property
+    def accused(self) -> tuple[str, ...]:
+        """The links that samples surely show congested, most congested first."""
+        links = sorted(self.top_links(MAX_LINKS), key=lambda link: -link.congested_fraction.low)
+        sure = [link.name for link in links if link.congested_fraction.low > CONGESTED_FRACTION]
+        return tuple(sure[:MAX_ACCUSED])
 
     @cached_property
     def _heaviest_phase(self) -> dict[int, str]:

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from scipy.sparse import csr_matrix
 
+from tailback.diagnosis import diagnose_cause
 from tailback.errors import RunError, ScenarioError
 from tailback.run.run import Run
 from tailback.scenario.model import load
@@ -324,3 +325,18 @@ def test_a_capture_without_marks_has_no_verdict(
     captured = read_captures([capture], scenario, contexts=contexts)
     assert why in captured.summary["without_samples"]
     assert not captured.tables["samples"].height
+
+
+def test_undecided_marks_name_the_links_they_accuse() -> None:
+    run = marked_run(
+        "spray",
+        {"fat_tree": {"hosts_per_leaf": 4, "leaves": 8, "aggregation": 4}},
+        job=[{"pattern": SATURATED[0], "placement": "random"}],
+    )
+    diagnosis = diagnose_cause(decode_samples(run))
+    (finding,) = (f for f in diagnosis.findings if f.code == "TB005")
+    assert diagnosis.cause == "undetermined" and finding.title == "Marks do not tell links apart"
+    assert diagnosis.headline.startswith("Marks show that packets met congestion")
+    link = max(diagnosis.top_links, key=lambda link: link.congested_fraction.low)
+    assert f"Marks accuse most: {link.name} (" in finding.explanation
+    assert "more packets of this traffic" not in finding.explanation

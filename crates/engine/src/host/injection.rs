@@ -345,7 +345,7 @@ impl<P: Probe> Shard<'_, P> {
             let packet = &mut self.packets[slot];
             let message = &self.model.program.messages[packet.message as usize];
             let number = packet.id - message.first_packet;
-            let probes = number % (u64::from(control.marking_rate) + 1) == 0;
+            let probes = number.is_multiple_of(u64::from(control.marking_rate) + 1);
             packet.flags.set(Flags::NOTIFIED, probes);
         }
     }
