@@ -93,7 +93,7 @@ class CongestionControlSection(Section):
     table: list[Annotated[int, Field(ge=0, lt=1 << 16)]] | None = Field(
         default=None,
         description="pauses in packet times, as `shift × 16384 + multiplier`; "
-        "default 0, 1, 2 … limit",
+        "default 0, 1, 2 … limit; `[0]`: marks without reaction",
     )
     green: SizeBytes = Field(
         default=16384, description="queue at which senders may resume (rgbcc); below threshold"
