@@ -27,7 +27,6 @@ from tailback.sources.diagnosis_folder import (
     read_diagnosis,
     read_measured_tables,
 )
-from tailback.sources.lab_case import LabCase
 from tailback.sources.source import read_base_run as read_run
 from tailback.telemetry.call_times import call_times
 from tailback.telemetry.capture import packets_of
@@ -91,15 +90,12 @@ def pcap(
 def contexts(recording: Path, out: Path, side: Side, force: bool) -> None:
     """Write the times of the messages of RECORDING to OUT (CSV).
 
-    RECORDING is a folder of 'tailback record' or 'tailback lab run', or a trace with dates and
-    hosts. In a folder of contexts, OUT attributes the packets of captures of that time to calls.
+    RECORDING is a folder of 'tailback record', or a trace with dates and hosts. In a folder of
+    contexts, OUT attributes the packets of captures of that time to calls.
     """
     _require_outside(recording, out)
-    case = LabCase.of(recording)
-    files = {} if case is None else {"rank_file": case.rankfile}
     try:
-        measured = measure(recording if case is None else case.trace, **files)
-        table = call_times(measured, side)
+        table = call_times(measure(recording), side)
     except RunError as error:
         raise error.located(recording) from None
     _write(out, force, for_spreadsheets(table).write_csv)
