@@ -45,8 +45,11 @@ def call_times(run: MeasuredRun, side: Literal["sender", "receiver"]) -> pl.Data
         )
     of_call = "send_call" if side == "sender" else "recv_done_call"
     ends = {"source": "src_rank", "destination": "dst_rank"}
-    table = run.tables["transfers"].filter(
-        pl.col("recv_done_ps").is_not_null(), pl.col(of_call).is_not_null()
+    # Column "source" of the table says whether a row was measured.
+    table = (
+        run.tables["transfers"]
+        .drop("source")
+        .filter(pl.col("recv_done_ps").is_not_null(), pl.col(of_call).is_not_null())
     )
     for name, rank in ends.items():
         table = table.join(hosts.rename({"rank": rank, "host": name}), on=rank)

@@ -43,6 +43,7 @@ def recording(hosts: list[str | None]) -> MeasuredRun:
                 "send_enter_ps": [0, 2_000_000, 0, 0],
                 "recv_done_call": [3, 2, 2, None],
                 "recv_done_ps": [5_000_000, 9_000_000, 1_000_000, None],
+                "source": "measured",
             }
         ),
     }
