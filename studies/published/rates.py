@@ -80,9 +80,8 @@ FIGURES: Final = (
                 column=6,
             ),
         ),
-        "{0} of the optimum in time; {1} times its rate with a probe before all are announced",
+        "{0} if probed before all are announced",
         quoted=(
-            Cell("birk_zdornov2009/distributed", "4|probe every 8 packets", column=3),
             Cell("birk_zdornov2009/distributed", "4|probe in the first packet alone", column=6),
         ),
         kind="in kind",
