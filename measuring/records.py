@@ -4,7 +4,7 @@
 Inputs are the modules of studies and benchmarks that the command imported and the files of the
 repository that it read; each has a digest. Of Python the digest is that of its syntax tree without
 docstrings, so that comments and layout do not count. The product has a digest for each package that
-was imported and one for the Rust crates.
+was imported and one for the Rust crates that it calls, without their tests and comments.
 
 A table is *current* while its inputs are as recorded, else it carries a mark on its page.
 """
@@ -35,6 +35,9 @@ FOLDERS: Final = frozenset((name,) for name in (*CODE, "examples"))
 """Folders of the repository in which inputs are, as first parts of paths."""
 WRITERS: Final = frozenset({"measuring/__init__.py", "measuring/records.py"})
 """What only writes tables, and changes none of their numbers."""
+
+UNCALLED: Final = frozenset({"tests", "benches", "examples", "capi"})
+"""Folders of the crates that no study calls."""
 
 MARK: Final = re.compile(r"\n\n\*Made at [^\n]*; inputs changed since\.\*$")
 
@@ -123,11 +126,22 @@ def digest_file(path: Path) -> str:
     return _digest_content(path, (status.st_mtime_ns, status.st_size))
 
 
+def digest_rust(text: str) -> str:
+    """Digest of a source file without lines that are blank or comments."""
+    lines = (line.strip() for line in text.splitlines())
+    return short_digest("\n".join(line for line in lines if line and line[:2] != "//").encode())
+
+
 @cache
 def digest_folder(folder: Path) -> str:
-    """Digest of the Python and Rust sources of a folder."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix in {".py", ".rs"})
-    parts = [f"{path.relative_to(folder)} {short_digest(path.read_bytes())}" for path in files]
+    """Digest of the Python sources of a package, or of the Rust sources of the crates."""
+    parts = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.suffix == ".py":
+            parts.append(f"{name} {digest_file(path)}")
+        elif path.suffix == ".rs" and not UNCALLED & set(name.parts):
+            parts.append(f"{name} {digest_rust(path.read_text(encoding='utf-8'))}")
     return short_digest("\n".join(parts).encode())
 
 

@@ -77,7 +77,8 @@ def stale_commands(records: Records) -> list[str]:
 
 def run_command(command: str, folder: Path = ROOT) -> tuple[str, str]:
     """Run a command of a study in a copy of the repository; it, and what it said if it failed."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    path = os.pathsep.join([str(folder), str(ROOT / "python")])
+    environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, *shlex.split(command)[1:]],
         cwd=folder,

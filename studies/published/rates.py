@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from studies.published.index import Cell, CellNumber, Claim, Published
+from studies.published.index import Cell, CellNumber, Claim, Published, worded
 
 SLIDES: Final = "birk_zdornov2009/slides improvement"
 
@@ -66,6 +66,25 @@ FIGURES: Final = (
             ("speed gained", 1, ""),
             ("time saved", 2, "50 runs: {0} of one permutation; no harm without rates"),
         )
+    ),
+    Published(
+        "Distributed SAA",
+        "four permutations, a probe every 8 packets: fastest flow over its final rate",
+        (
+            worded(
+                "birk_zdornov2009/distributed",
+                "4|probe every 8 packets",
+                "",
+                "final after one probing",
+                (0, "below", 1.05),
+                column=6,
+            ),
+        ),
+        "{0} if probed before all are announced",
+        quoted=(
+            Cell("birk_zdornov2009/distributed", "4|probe in the first packet alone", column=6),
+        ),
+        kind="in kind",
     ),
     Published(
         "Injection scheme",

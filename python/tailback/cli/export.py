@@ -14,6 +14,7 @@ from tailback.api.runs import require_packets
 from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import FabricError, RunError, TailbackError
+from tailback.evidence.measure import measure
 from tailback.io.delimited import for_spreadsheets
 from tailback.io.folders import AtomicDirectory
 from tailback.names.ports import link_names
@@ -27,6 +28,7 @@ from tailback.sources.diagnosis_folder import (
     read_measured_tables,
 )
 from tailback.sources.source import read_base_run as read_run
+from tailback.telemetry.call_times import call_times
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.run_views import Side
@@ -72,6 +74,32 @@ def pcap(
     except RunError as error:
         raise error.located(run) from None
     click.echo(f"{count:,} packets written to {out}")
+
+
+@export.command(short_help="When messages were under way, for 'diagnose CAPTURE --contexts'.")
+@click.argument("recording", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--side",
+    type=click.Choice(["sender", "receiver"]),
+    default="sender",
+    show_default=True,
+    help="Calls that send, or in which receives are over.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def contexts(recording: Path, out: Path, side: Side, force: bool) -> None:
+    """Write the times of the messages of RECORDING to OUT (CSV).
+
+    RECORDING is a folder of 'tailback record', or a trace with dates and hosts. In a folder of
+    contexts, OUT attributes the packets of captures of that time to calls.
+    """
+    _require_outside(recording, out)
+    try:
+        table = call_times(measure(recording), side)
+    except RunError as error:
+        raise error.located(recording) from None
+    _write(out, force, for_spreadsheets(table).write_csv)
+    click.echo(f"{table.height:,} messages written to {out}")
 
 
 @export.command(short_help="Counts of links, decoded from the samples of packets.")

@@ -27,6 +27,11 @@ OTHERS_OR_SLOW = (
     "they run slower than they should. The samples of a capture do not tell which."
 )
 
+MARKS_ALONE = (
+    "Marks show that packets met congestion, but where it fills all paths they do not tell its "
+    "links apart (TB005)."
+)
+
 INTERRUPTED = "The run was interrupted: the diagnosis covers only the part before that."
 
 
@@ -67,6 +72,8 @@ class HeadlineFacts:
             if there was no search for remedies.
         slow_links: Links known to be slow, if any are.
         slow_tried: Whether slow cables were simulated to explain the time.
+        accused: Links that samples show congested, most first, where no cause is sure.
+        marks_alone: Whether packets are marked, but do not say by which hop.
         late_ranks: Ranks that compute longer than others, in words; empty if none does.
         total_name: What ``elapsed_ps`` is: the time of the run, or of its communication alone.
     """
@@ -86,6 +93,8 @@ class HeadlineFacts:
     gains: Mapping[Cause, float]
     slow_links: SlowLinks | None
     slow_tried: bool
+    accused: tuple[str, ...] = ()
+    marks_alone: bool = False
     late_ranks: str = ""
     best_change: tuple[str, float] | None = None
     total_name: Literal["run time", "communication time"] = "run time"
@@ -153,7 +162,12 @@ def open_causes(chances: Mapping[Cause, float], facts: HeadlineFacts) -> str:
     total = f"{format_time(facts.elapsed_ps)} {facts.times}"
     most = max(facts.gains.get(cause, 0.0) for cause in listed)
     text = f"No cause of the time is sure ({total}): {', '.join(candidates)}."
-    return text + _best_change(facts, most)
+    return text + _best_change(facts, most) + (_where(facts) if facts.marks_alone else "")
+
+
+def _where(facts: HeadlineFacts) -> str:
+    """Sentence on the links that samples surely show congested; empty if there are none."""
+    return f" Most congested: {'; '.join(facts.accused)}." if facts.accused else ""
 
 
 def _headline_without_contention(
@@ -170,10 +184,13 @@ def _headline_without_contention(
         needs = percent(facts.wire_share)
         return f"{lead}: the busiest one needs {needs} of the {total} just for its data."
     if cause == "undetermined":
+        where = _where(facts)
         if any(finding.code == "TB005" for finding in findings):
+            if facts.marks_alone:
+                return f"{MARKS_ALONE}{where}"
             return f"{lead}: see TB005 for how many more are needed."
         if facts.captured and any(finding.cause == "other-traffic" for finding in findings):
-            return OTHERS_OR_SLOW
+            return f"{OTHERS_OR_SLOW}{where}"
         return f"{lead}."
     if facts.simulated_again:
         part = percent(sum(in_network(cost).values()), 1)

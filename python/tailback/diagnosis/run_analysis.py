@@ -46,7 +46,7 @@ from tailback.telemetry.estimate import (
     packets_to_settle,
     select,
 )
-from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
+from tailback.telemetry.header_counts import NOISY_AT_ZERO, ONE_RESERVOIR
 
 MAX_PHASES = 12
 """Number of phases with their own trees, heaviest first; the others share one analysis."""
@@ -63,6 +63,9 @@ MAX_UNSETTLED_SHARE = 0.25
 
 MAX_LINKS = 20
 """Maximum number of links listed with a finding."""
+
+MAX_ACCUSED = 2
+"""Maximum number of congested links that a headline names if no cause is sure."""
 
 OTHER_PHASES = "other phases"
 
@@ -160,8 +163,8 @@ class RunAnalysis:
 
     @property
     def hashed(self) -> bool:
-        """Whether packets carry a link hash instead of a link number."""
-        return self.scheme in HASHED
+        """Whether counts vary on links without congestion, as those of link hashes do."""
+        return self.scheme in NOISY_AT_ZERO
 
     @cached_property
     def phase_weight(self) -> dict[str, float]:
@@ -563,6 +566,13 @@ class RunAnalysis:
             for link in order
             if self.whole.weight[link] > 0
         ]
+
+    @property
+    def accused(self) -> tuple[str, ...]:
+        """The links that samples surely show congested, most congested first."""
+        links = sorted(self.top_links(MAX_LINKS), key=lambda link: -link.congested_fraction.low)
+        sure = [link.name for link in links if link.congested_fraction.low > CONGESTED_FRACTION]
+        return tuple(sure[:MAX_ACCUSED])
 
     @cached_property
     def _heaviest_phase(self) -> dict[int, str]:

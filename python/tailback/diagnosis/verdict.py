@@ -86,6 +86,7 @@ from tailback.evidence.model import LateRank
 from tailback.io.progress import Progress
 from tailback.run.run import Run
 from tailback.stages import stage
+from tailback.telemetry.entropy_ecn import ENTROPY_ECN
 from tailback.traffic.computation import balanced
 from tailback.traffic.program import Op, Program
 
@@ -292,6 +293,8 @@ class WeighedCauses:
             best_change=best_change,
             slow_links=_known_slow_links(self.slow, evidence),
             slow_tried=self.slow is not None,
+            accused=evidence.accused,
+            marks_alone=evidence.scheme == ENTROPY_ECN,
             late_ranks=late_ranks(self.late, "imbalance"),
             total_name="communication time" if run.compute_scale == 0.0 else "run time",
         )

@@ -31,7 +31,7 @@ from tailback.simulation.routes import forwarded_links
 from tailback.sources.captures import with_capture_telemetry
 from tailback.telemetry.captured import CaptureError, is_capture
 from tailback.telemetry.estimate import link_estimates
-from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
+from tailback.telemetry.header_counts import NOISY_AT_ZERO, ONE_RESERVOIR
 from tailback.telemetry.left_out import whole_messages
 from tailback.telemetry.samples_csv import read_samples
 from tailback.traffic.readers.otf2.names import EXPANDED_CALLS
@@ -139,7 +139,7 @@ def with_samples(
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
-    estimates = link_estimates(table, hashed=scheme in HASHED, shared=shared)
+    estimates = link_estimates(table, hashed=scheme in NOISY_AT_ZERO, shared=shared)
     return replace(
         evidence,
         congested=fraction,

@@ -35,7 +35,7 @@ from tailback.telemetry.estimate import (
     fraction_lower_bound,
     hop_excess,
 )
-from tailback.telemetry.header_counts import HASHED, ONE_RESERVOIR
+from tailback.telemetry.header_counts import NOISY_AT_ZERO, ONE_RESERVOIR
 from tailback.telemetry.shrinkage import MIN_SAMPLES as FEWEST
 from tailback.telemetry.shrinkage import Shrunk, beyond_one, shrink
 
@@ -264,8 +264,8 @@ class FigureData:
 
     @property
     def hashed(self) -> bool:
-        """Whether the samples were hashes."""
-        return self.run.scenario.telemetry.scheme in HASHED
+        """Whether counts vary on links without congestion, as those of hashes do."""
+        return self.run.scenario.telemetry.scheme in NOISY_AT_ZERO
 
     @property
     def shared(self) -> bool:

@@ -51,7 +51,11 @@ class Section(BaseModel):
 
 _INDEX_OPTIONS = ("increase", "limit", "timer")
 _MARK_OPTIONS = ("threshold", "marking_rate", "packet", "victims", *_INDEX_OPTIONS, "table")
-_UNREAD_OPTIONS = {"rgbcc": _INDEX_OPTIONS, "dcqcn": _MARK_OPTIONS}
+_UNREAD_OPTIONS = {
+    "rgbcc": _INDEX_OPTIONS,
+    "dcqcn": _MARK_OPTIONS,
+    "assignment": ("threshold", "packet", "victims", *_INDEX_OPTIONS, "table"),
+}
 """Options of InfiniBand that other schemes do not use: RGBCC stops and releases senders and has no
 index that rises and falls. DCQCN has its own table.
 """
@@ -63,11 +67,12 @@ class CongestionControlSection(Section):
     Off without this table; needs injection per-destination.
     """
 
-    scheme: Literal["infiniband", "dcms", "rgbcc", "dcqcn"] = Field(
+    scheme: Literal["infiniband", "dcms", "rgbcc", "dcqcn", "assignment"] = Field(
         default="infiniband",
         description="as specified; with a marking rate that changes while victims are created; "
-        "with red and green signals to senders; or rates that follow ECN marks (its "
-        "keys: [engine.dcqcn]): "
+        "with red and green signals to senders; rates that follow ECN marks (its "
+        "keys: [engine.dcqcn]); or rates by the weight of links, with a probe every "
+        "`marking_rate` + 1 packets: "
         "[congestion.md](../explanation/congestion.md#congestion-control)",
     )
     threshold: SizeBytes = Field(
@@ -88,10 +93,15 @@ class CongestionControlSection(Section):
     table: list[Annotated[int, Field(ge=0, lt=1 << 16)]] | None = Field(
         default=None,
         description="pauses in packet times, as `shift × 16384 + multiplier`; "
-        "default 0, 1, 2 … limit",
+        "default 0, 1, 2 … limit; `[0]`: marks without reaction",
     )
     green: SizeBytes = Field(
         default=16384, description="queue at which senders may resume (rgbcc); below threshold"
+    )
+
+    poll: TimePs = Field(
+        default=0,
+        description="period at which a manager polls port counters (dcms); 0: switches act at once",
     )
 
     @model_validator(mode="after")
@@ -107,7 +117,7 @@ class CongestionControlSection(Section):
     @property
     def unused_options(self) -> list[str]:
         """Options that differ from their default although the scheme does not use them."""
-        of_others = () if self.scheme == "rgbcc" else ("green",)
+        of_others = {"rgbcc": ("poll",), "dcms": ("green",)}.get(self.scheme, ("green", "poll"))
         unread = [*of_others, *_UNREAD_OPTIONS.get(self.scheme, ())]
         fields = type(self).model_fields
         return [name for name in unread if getattr(self, name) != fields[name].default]

@@ -362,8 +362,11 @@ def _choose_rates(
     stated = send_rates(prepared, workload, fabric, routes)
     if stated is not None:
         return stated.mbps, stated, [*stated.notes]
-    pacing = prepared.scenario.engine.pacing
-    if pacing.kind == "off":
+    pacing, control = (
+        getattr(prepared.scenario.engine, name) for name in ("pacing", "congestion_control")
+    )
+    distributed = control is not None and control.scheme == "assignment"
+    if pacing.kind == "off" or distributed:
         return None, None, []
     file = pacing.rates_file
     remedy = "set [engine.pacing] rates or rates_file"

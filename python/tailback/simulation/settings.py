@@ -81,15 +81,17 @@ class CongestionSchemeSettings:
     """The congestion control scheme.
 
     Attributes:
-        kind: ``infiniband``, ``dcms`` or ``rgbcc``.
+        kind: ``infiniband``, ``dcms``, ``rgbcc`` or ``assignment``.
         calm_marking_rate: Marking rate of DCMS while no victims are created.
         hold_ps: How long DCMS considers a switch as creating victims.
+        poll_ps: Period at which a manager of DCMS polls port counters; 0: switches act at once.
         green_bytes: Queue length at which RGBCC lets senders continue.
     """
 
     kind: str
     calm_marking_rate: int | None = None
     hold_ps: int | None = None
+    poll_ps: int | None = None
     green_bytes: int | None = None
 
 
@@ -193,6 +195,7 @@ class CongestionSettings:
                 section.scheme,
                 calm_marking_rate=_CALM_MARKING_RATE if dcms else None,
                 hold_ps=_HOLD_PS if dcms else None,
+                poll_ps=section.poll if dcms else None,
                 green_bytes=section.green if rgbcc else None,
             )
         return cls(

@@ -53,11 +53,21 @@ _CONTEXT_COLUMNS: Final = {
     "queue_pair": ("queue_pair", "qp", "qpn"),
     "first_psn": ("first_psn", "psn"),
     "packets": ("packets", "count"),
+    "first_ns": ("first_ns", "start_ns"),
+    "last_ns": ("last_ns", "end_ns"),
     "call": ("call",),
     "phase": ("phase", "region"),
     "path": ("path", "call_path"),
 }
 _PSNS: Final = 1 << 24
+_MOST: Final = {
+    "queue_pair": _PSNS - 1,
+    "first_psn": _PSNS - 1,
+    "packets": _PSNS,
+    "first_ns": (1 << 63) - 1,
+    "last_ns": (1 << 63) - 1,
+}
+"""Numbers of a row of contexts, and the largest value of each."""
 UNKNOWN_PHASE: Final = "unknown context"
 
 
@@ -125,8 +135,8 @@ class Contexts:
 
     Attributes:
         nodes: Node by address, as text.
-        rows: ``source, destination, queue_pair, first_psn, packets, label``, null if a row applies
-            to all; in the order of the files.
+        rows: ``source, destination, queue_pair, first_psn, packets, first_ns, last_ns, label``,
+            null if a row applies to all; in the order of the files.
         labels: ``phase, call, path`` by label.
         notes: What is not used.
     """
@@ -302,16 +312,28 @@ class _ContextRows:
         columns = [pl.Series("label", label, pl.UInt32)]
         for role in ("source", "destination"):
             columns.append(self._nodes(table, role).alias(role))
-        for role, most in (("queue_pair", _PSNS - 1), ("first_psn", _PSNS - 1), ("packets", _PSNS)):
+        for role, most in _MOST.items():
             columns.append(_number(table, role, most).alias(role))
         frame = pl.DataFrame(columns)
-        odd = frame["first_psn"].is_null() != frame["packets"].is_null()
-        if odd.any():
+        for first, other, word in (
+            ("first_psn", "packets", "packets"),
+            ("first_ns", "last_ns", "times"),
+        ):
+            odd = frame[first].is_null() != frame[other].is_null()
+            if odd.any():
+                raise table.error_at(
+                    "call",
+                    table.rows["line"][int(odd.arg_true()[0])],
+                    f"has one of {first} and {other}",
+                    f"give both, or neither for all {word}",
+                )
+        both = frame["first_psn"].is_not_null() & frame["first_ns"].is_not_null()
+        if both.any():
             raise table.error_at(
                 "call",
-                table.rows["line"][int(odd.arg_true()[0])],
-                "has one of first_psn and packets",
-                "give both, or neither for all packets",
+                table.rows["line"][int(both.arg_true()[0])],
+                "has sequence numbers and times",
+                "leave first_psn and packets, or first_ns and last_ns, empty",
             )
         self._frames.append(frame)
 
@@ -333,9 +355,7 @@ class _ContextRows:
 
     def frame(self) -> pl.DataFrame:
         """All rows."""
-        schema = {"label": pl.UInt32} | dict.fromkeys(
-            ("source", "destination", "queue_pair", "first_psn", "packets"), pl.Int64
-        )
+        schema = {"label": pl.UInt32} | dict.fromkeys(("source", "destination", *_MOST), pl.Int64)
         return pl.concat([pl.DataFrame(schema=schema), *self._frames])
 
 
@@ -350,7 +370,9 @@ def _number(table: Delimited, role: str, most: int) -> pl.Series:
             role,
             table.rows["line"][row],
             f"{str(table.rows[role][row])[:40]!r} is not 0 to {most}",
-            "queue pairs and packet sequence numbers have 24 bits",
+            "times are nanoseconds since 1970"
+            if role.endswith("_ns")
+            else "queue pairs and packet sequence numbers have 24 bits",
         )
     return values
 
@@ -359,7 +381,7 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
     """Label of each packet, from the first matching row; 0 if none matches.
 
     Args:
-        packets: ``src_node, dst_node, queue_pair, sequence``, P rows.
+        packets: ``src_node, dst_node, queue_pair, sequence, time_ns``, P rows.
         contexts: Content of the folder.
 
     Returns:
@@ -369,16 +391,18 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
     best = np.full(packets.height, contexts.rows.height, np.int64)
     keys = {"source": "src_node", "destination": "dst_node", "queue_pair": "queue_pair"}
     rows = contexts.rows.with_row_index("row")
-    # Rows with the same stated keys are joined at once; ranges of PSNs are joined by their start.
+    # Rows with the same stated keys are joined at once; ranges of PSNs are joined by their start,
+    # times by their end.
+    stretches = ("first_psn", "first_ns")
     for stated, group in rows.group_by(
-        *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, "first_psn"))
+        *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, *stretches))
     ):
         on = [name for name, there in zip(keys, stated, strict=False) if there]
         _label_packets(
             packets,
             group.sort("row"),
             {name: keys[name] for name in on},
-            bool(stated[3]),
+            next((name for name, there in zip(stretches, stated[3:], strict=True) if there), ""),
             (label, best),
         )
     return label
@@ -388,7 +412,7 @@ def _label_packets(
     packets: pl.DataFrame,
     rows: pl.DataFrame,
     on: dict[str, str],
-    stretches: bool,
+    stretches: str,
     assigned: tuple[NDArray[np.uint32], NDArray[np.int64]],
 ) -> None:
     """Label packets by rows of one kind; across kinds, the earliest row takes precedence."""
@@ -396,9 +420,21 @@ def _label_packets(
     left = packets.select(
         *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),
         pl.col("sequence").cast(pl.Int64),
+        pl.col("time_ns").cast(pl.Int64),
         at=pl.int_range(pl.len()),
     )
-    if stretches:
+    if stretches == "first_ns":
+        # The first range that ends at this time or later: messages arrive in order.
+        left = left.sort("time_ns").join_asof(
+            rows.select("label", "row", "first_ns", *on, end="last_ns").sort("end"),
+            left_on="time_ns",
+            right_on="end",
+            by=list(on) or None,
+            strategy="forward",
+            check_sortedness=False,
+        )
+        left = left.filter(pl.col("time_ns") >= pl.col("first_ns"))
+    elif stretches:
         # The latest range that starts at or before the PSN, also across its wrap-around.
         right = rows.select("label", "row", "packets", *on, start="first_psn").sort("start")
         wrapped = right.with_columns(pl.col("start") - _PSNS)

@@ -184,7 +184,7 @@ class InferredMarks:
         packets: Packets of each link, shape (L,).
         block: Block of windows of each packet, shape (P,).
         rate: Share of packets that each link marked in each block, (B, L).
-        sums: Sums over blocks of the counts and variances, by link; ``rate`` of the whole time.
+        sums: Sums over blocks of the counts and their bounds, by link; ``rate`` of the whole time.
     """
 
     packets: Floats
@@ -219,7 +219,7 @@ def infer(samples: PathSamples) -> InferredMarks:
         overall,
         *(
             np.sum([getattr(part, name) for part in parts], axis=0)
-            for name in ("congested", "variance", "low", "high")
+            for name in ("congested", "low", "high")
         ),
     )
     return InferredMarks(total.crossing, block, np.array(rates), sums)

@@ -54,6 +54,9 @@ Stages = list[tuple[NDArray[np.intp], CandidateLinks]]
 HASHED = ("single-bit", "compact", "coordinated", "xor-digest")
 """Schemes that carry a hash instead of a link."""
 
+NOISY_AT_ZERO = (*HASHED, ENTROPY_ECN)
+"""Schemes whose counts vary on links without packets, or without congested ones, too."""
+
 ONE_RESERVOIR = ("compact", "coordinated", "xor-digest")
 """Schemes of one sample a packet, with a bit that says whether its link was congested."""
 
@@ -342,8 +345,7 @@ def _of_paths(run: Run, pairs: PairCandidates, counted: NDArray[np.bool_], k: fl
     inferred = infer(path_samples(run, pairs))
     sums, zero = inferred.sums, np.zeros(len(counted))
     packets = HashedCounts(inferred.packets, zero, zero, zero)
-    variance = sums.total_variance
-    congested = HashedCounts(sums.congested, variance, variance, zero)
+    congested = HashedCounts(sums.congested, sums.variance, *sums.score_terms)
     return LinkCounts(_scale_counts(packets, k), _scale_counts(congested, k), counted)
 
 

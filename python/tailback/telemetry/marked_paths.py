@@ -8,20 +8,21 @@ marked a packet is inferred from packets of other paths.
 other hops of the packet, whatever path it takes. Of the N_g packets of path g, M_g are marked; a
 packet is marked with probability p_g = 1 − Π (1 − f_d) over the links of the path (noisy or; the
 inverse problem is that of multicast and binary tomography, Cáceres et al. 1999, Duffield 2006). The
-estimate has maximum likelihood (expectation maximisation). The congested packets of link d are
-Σ_g M_g r_gd with r_gd = f_d / p_g, the probability that d was congested for a marked packet.
+estimate has maximum likelihood (expectation maximisation).
 
-**Variance.** Given the marks, two errors remain, and they are independent: which packets of the
-marked ones d marked, Σ_g M_g r_gd (1 − r_gd), and the error of the rates, (J Σ Jᵀ)_dd with Σ the
-inverse of the Fisher information and J the derivative of the estimate. A link that alone explains
-the marks of its paths has r = 1 and both errors are 0. Hops of a congestion tree mark together, and
-rates change within a block: the variance is multiplied by the dispersion of the marks about the fit
-(Pearson's χ² per degree of freedom, if above 1: quasi-likelihood, McCullagh and Nelder 1989).
+**Bounds.** Neither assumption holds in a congestion tree, whose hops mark the same packets.
+Intervals do without the first one. Link d marked at most all marked packets that crossed it,
+Σ M_g. Of each path it marked at least the share p_g − Σ_e min p, where each other link e explains
+as much as the cleanest of its paths allows (:func:`least_marked`). A link that alone explains the
+marks of its paths has both bounds at the estimate; where trees fill all paths, they are far
+apart.
 
-**Which links are told apart.** log (1 − p_g) is the sum of log (1 − f_d) over a path, so rates are
-determined up to the null space of the matrix of paths and links. Where all leaves send to all
-others over a spine, the rates of its up-links may rise together while those of its down-links
-fall, as far as one of them is 0. :func:`undetermined` bounds what each link may have.
+**Noise.** Two errors remain given the marks, and they are independent: which packets of the marked
+ones d marked, Σ_g M_g r_gd (1 − r_gd) with r_gd = f_d / p_g, and the error of the rates,
+(J Σ Jᵀ)_dd with Σ the inverse of the Fisher information and J the derivative of the estimate. Rates
+differ between paths and change within a block: the variance is multiplied by the dispersion of the
+marks about the fit (Pearson's χ² per degree of freedom, if above 1: quasi-likelihood, McCullagh and
+Nelder 1989). The lower bound is lowered by 1.96 standard deviations.
 """
 
 from __future__ import annotations
@@ -71,22 +72,36 @@ class MarkRates:
     Attributes:
         rate: Share of packets that each link marks, shape (L,).
         congested: Congested packets of each link.
-        variance: Variance of ``congested`` under the model.
-        low: Fewest congested packets that explain the marks as well.
+        low: Fewest congested packets that marks allow, with 95 % confidence.
         high: Most of them.
     """
 
     rate: Floats
     congested: Floats
-    variance: Floats
     low: Floats
     high: Floats
 
     @property
-    def total_variance(self) -> Floats:
-        """Variance that makes a 95 % interval include what the paths leave undetermined."""
-        doubt = np.maximum(self.high - self.congested, self.congested - self.low)
-        return self.variance + (np.maximum(doubt, 0.0) / Z95) ** 2
+    def variance(self) -> Floats:
+        """Variance of ``congested``.
+
+        ``low`` follows from it if it is constant, ``high`` if it grows with the packets.
+        """
+        w, high = self.congested, np.maximum(self.high, 1e-9)
+        return np.asarray(np.maximum((w - self.low) ** 2, w * (high - w) ** 2 / high) / Z95**2)
+
+    @property
+    def score_terms(self) -> tuple[Floats, Floats]:
+        """Variance at 0, and growth of it, whose score interval is from ``low`` to ``high``.
+
+        Or wider, where no such variance has just this interval.
+        """
+        w, low, high = self.congested, self.low, np.maximum(self.high, 1e-9)
+        null, slope = w**2 - low * high, low + high - 2.0 * w
+        from_zero, above_middle = null < 0.0, slope < 0.0
+        slope = np.where(from_zero, (high - w) ** 2 / high, np.where(above_middle, 0.0, slope))
+        null = np.where(from_zero, 0.0, np.where(above_middle, (w - low) ** 2, null))
+        return null / Z95**2, slope / Z95**2
 
 
 def by_path(path_of: Ints, link: Ints, row: Ints, marked: NDArray[np.bool_], n: int) -> MarkedPaths:
@@ -150,34 +165,19 @@ def _least(paths: csr_matrix, value: Floats) -> Floats:
     return np.where(np.isfinite(least), least, 0.0)
 
 
-def _most(paths: csr_matrix, value: Floats) -> Floats:
-    """Largest of values of the elements of paths, by link, not below 0, (L,)."""
-    most = np.zeros(paths.shape[1])
-    np.maximum.at(most, paths.indices, value)
-    return most
-
-
-def undetermined(
-    paths: csr_matrix, rate: Floats, error: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Bounds of rates that give every path the same probability of a mark, (L,) each.
-
-    A link explains at most the marks of its cleanest path, and at least what is left of a path when
-    the other links explain as much as they can. For paths of two links the bounds are attained.
+def least_marked(data: MarkedPaths, rate: Floats) -> Floats:
+    """Fewest packets that each link marks, however hops of a packet depend on one another, (L,).
 
     Args:
-        paths: Whether each path crosses each link, shape (G, L).
-        rate: Rates, shape (L,).
-        error: Standard error of log (1 − rate), by which paths may differ; None for 0.
+        data: Packets by path.
+        rate: Rates that give the probabilities of marks, shape (L,).
     """
-    slack = 0.0 if error is None else Z95 * np.sqrt(paths @ error**2)
-    weight = -np.maximum(np.log1p(-np.minimum(rate, 1.0 - 1e-12)), -700.0)
-    of_path = np.asarray(paths @ weight, np.float64)
-    high = np.maximum(_least(paths, of_path + slack), weight)
-    at_most = np.repeat(np.asarray(paths @ high, np.float64), np.diff(paths.indptr))
-    element = np.repeat(of_path, np.diff(paths.indptr)) - (at_most - high[paths.indices])
-    low = np.minimum(_most(paths, element), weight)
-    return -np.expm1(-low), -np.expm1(-high)
+    paths, marked = data.paths, _any_mark(data.paths, rate)
+    most = np.maximum(_least(paths, marked), rate)
+    row, link = np.repeat(np.arange(len(marked)), np.diff(paths.indptr)), paths.indices
+    others = np.asarray(paths @ most)[row] - most[link]
+    unexplained = np.maximum(marked[row] - others, 0.0) * data.packets[row]
+    return np.bincount(link, unexplained, minlength=len(rate)).astype(np.float64)
 
 
 def infer_marks(data: MarkedPaths, start: Floats | None = None) -> MarkRates:
@@ -188,10 +188,11 @@ def infer_marks(data: MarkedPaths, start: Floats | None = None) -> MarkRates:
         start: Rates to start from, shape (L,).
     """
     rate, crossing = fit_rates(data, start), data.crossing
-    variance = _variance(data, rate)
-    unmarked = np.maximum(crossing * (1.0 - rate), 1.0)
-    low, high = undetermined(data.paths, rate, np.sqrt(variance) / unmarked)
-    return MarkRates(rate, rate * crossing, variance, low * crossing, high * crossing)
+    congested = rate * crossing
+    noise = Z95 * np.sqrt(_variance(data, rate))
+    low = np.clip(least_marked(data, rate) - noise, 0.0, congested)
+    high = np.maximum(np.asarray(data.paths.T @ data.marked, np.float64), congested)
+    return MarkRates(rate, congested, low, high)
 
 
 def _variance(data: MarkedPaths, rate: Floats) -> Floats:

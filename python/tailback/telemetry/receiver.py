@@ -248,7 +248,7 @@ def _of_marks(run: Run, pairs: PairCandidates, k: float) -> pl.DataFrame:
     hop = _Charged(packet, samples.link[at], np.ones(len(packet)))
     marked, link = draw_marks(samples, inferred, _uniform(run.tables["packets"], _DRAW))
     met = _Charged(marked, link, np.ones(len(marked)))
-    variance, drawn = inferred.sums.total_variance, np.bincount(link, minlength=_links(run))
+    variance, drawn = inferred.sums.variance, np.bincount(link, minlength=_links(run))
     excess = np.divide(variance, drawn, out=np.zeros(len(variance)), where=drawn > 0)
     certain = np.zeros(len(variance))
     return _table(run, (hop, certain + k - 1.0), (met, k * excess + k - 1.0), k)

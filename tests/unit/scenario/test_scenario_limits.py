@@ -146,6 +146,8 @@ def test_per_destination_needs_are_reported_as_written(
     [
         ({"green": "8 KiB"}, ["green"]),
         ({"scheme": "dcms", "green": "8 KiB"}, ["green"]),
+        ({"poll": "1 ms"}, ["poll"]),
+        ({"scheme": "dcms", "poll": "1 ms"}, []),
         (
             {"scheme": "rgbcc", "increase": 2, "limit": 9, "timer": "1 us"},
             ["increase", "limit", "timer"],

@@ -72,6 +72,31 @@ def test_a_scheme_has_its_own_parameters_alone() -> None:
     assert simulate(scenario, threads=1).elapsed_ps > 0
 
 
+def test_empty_pauses_mark_without_reaction() -> None:
+    pattern = {"kind": "reduce-naive", "ranks": 4, "size": "256 KiB", "arrays": 4, "root": 0}
+    scenario: dict[str, Any] = SCENARIO | {"job": [{"pattern": pattern}]}
+    engine = {"injection": "per-destination", "arbitration": "round-robin"}
+    free, marked, paused = (
+        simulate(
+            parse(
+                scenario
+                | {"engine": engine | control}
+                | ({"telemetry": {"rule": "fecn"}} if control else {})
+            ),
+            threads=1,
+        )
+        for control in (
+            {},
+            {"congestion_control": {"table": [0]}},
+            {"congestion_control": {}},
+        )
+    )
+    assert marked.summary["marked_packets"] > 10
+    assert marked.elapsed_ps == pytest.approx(free.elapsed_ps, rel=0.01)
+    assert paused.elapsed_ps > 1.1 * free.elapsed_ps
+    assert marked.tables["truth"]["congested_packets"].sum() > 10
+
+
 def test_threads_follow_request_or_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import studies.birk_zdornov2009.congestion_control as control
 import studies.birk_zdornov2009.packet_rates as rates
 from measuring import put
+from studies.birk_zdornov2009 import distributed
 
 SIZE = 64 * rates.PACKET
 
@@ -119,6 +120,14 @@ def test_dcms_spares_innocents_and_lights_spare_victims() -> None:
     assert lights["hot spot"][worst] > 2 * none["hot spot"][worst]
     assert lights["hot spot"]["time"] < 1.05
     assert lights["hot spot"]["queue"] < 0.4 * none["hot spot"]["queue"]
+
+
+def test_probes_bring_the_computed_rates() -> None:
+    formula, often, once = distributed.rows((1,), (1,), (8, distributed.PACKETS))
+    assert formula.time < 1.01 and often.time < 1.01
+    assert often.worst > 0.97 * formula.worst and often.fastest < 1.04 * formula.fastest
+    # Before all flows have announced themselves, links look lighter than they are.
+    assert once.fastest > 1.1 * often.fastest
 
 
 def test_tables_go_between_their_marks(tmp_path: Path) -> None:

@@ -52,6 +52,20 @@ def test_digests_leave_out_comments_and_docstrings() -> None:
     assert digest_python("def f(x):\n    return x + 2\n") != plain
 
 
+def test_rust_digests_leave_out_tests_and_comments(tmp_path: Path) -> None:
+    def digest(source: str, test: str) -> str:
+        crate = tmp_path / str(len(list(tmp_path.iterdir())))
+        (crate / "src").mkdir(parents=True)
+        (crate / "tests").mkdir()
+        (crate / "src" / "lib.rs").write_text(source)
+        (crate / "tests" / "a.rs").write_text(test)
+        return records.digest_folder(crate)
+
+    plain = digest("fn f() {}\n", "")
+    assert digest("/// Doc.\n    fn f() {}\n", "fn t() {}\n") == plain
+    assert digest("fn g() {}\n", "") != plain
+
+
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A page of a repository of its own, with one part made from one module."""

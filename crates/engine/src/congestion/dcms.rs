@@ -15,6 +15,14 @@
 //! time. The cause may be further downstream. So a packet that leaves by a congested output without
 //! credit carries one bit to the switch that withholds the credit. Step by step, the information
 //! reaches the root of the congestion tree.
+//!
+//! With a *manager* nobody looks at packets: it reads the counters of all ports periodically, and
+//! its decision holds until the next poll. A switch creates victims if its inputs whose senders
+//! waited (PortXmitWait) received more bytes than went to its congested outputs, which waited, too,
+//! or were busy for 95 % of the period: the difference left by free outputs. The information moves
+//! towards the root by one switch a poll.
+
+use std::ops::Range;
 
 use crate::network::packet::Flags;
 
@@ -22,12 +30,86 @@ use crate::network::packet::Flags;
 #[derive(Debug, Default)]
 pub(crate) struct Victims {
     until: Vec<u64>,
+    /// With a manager: the current period of each switch, and counters of inputs and outputs.
+    periods: Vec<Period>,
+    received: Vec<Counters>,
+    sent: Vec<Counters>,
+}
+
+/// A switch between two polls.
+#[derive(Debug, Clone, Copy, Default)]
+struct Period {
+    end: u64,
+    /// A switch upstream creates victims by its output to this one.
+    informed: bool,
+    /// It created victims by the last poll.
+    creates: bool,
+}
+
+/// A port since the last poll.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counters {
+    bytes: u64,
+    waited: bool,
+}
+
+/// Ports of a switch, by their link in the shard.
+#[derive(Debug, Clone)]
+pub(crate) struct Ports {
+    pub all: Range<usize>,
+    /// Those of the packet.
+    pub input: usize,
+    pub output: usize,
 }
 
 impl Victims {
-    /// For `switches` switches.
-    pub fn new(switches: usize) -> Self {
-        Self { until: vec![0; switches] }
+    /// For `switches` switches with `links` links that a manager polls.
+    pub fn new(switches: usize, links: usize) -> Self {
+        let none = vec![Counters::default(); links];
+        Self {
+            until: vec![0; switches],
+            periods: vec![Period::default(); if links == 0 { 0 } else { switches }],
+            received: none.clone(),
+            sent: none,
+        }
+    }
+
+    /// Counts a packet of `wire` bytes that arrives at `switch`; `waits`: its output has no credit.
+    /// Returns whether the switch created victims by the last poll, `poll` apart. `full` tells the
+    /// bytes of an output that is busy for that time.
+    pub fn poll(
+        &mut self,
+        switch: u32,
+        ports: &Ports,
+        (flags, wire, waits): (Flags, u32, bool),
+        (now, poll): (u64, u64),
+        full: impl Fn(usize) -> u64,
+    ) -> bool {
+        let period = &mut self.periods[switch as usize];
+        if now >= period.end {
+            let (received, sent) =
+                (&mut self.received[ports.all.clone()], &mut self.sent[ports.all.clone()]);
+            let waiting: u64 = received.iter().filter(|port| port.waited).map(|p| p.bytes).sum();
+            let congested: u64 = (ports.all.clone().zip(&*sent))
+                .filter(|(link, port)| port.waited || port.bytes >= full(*link) / 20 * 19)
+                .map(|(_, port)| port.bytes)
+                .sum();
+            let last = now - period.end < poll;
+            period.creates = last && (period.informed || waiting > congested);
+            period.informed = false;
+            period.end = (now / poll + 1) * poll;
+            received.fill(Counters::default());
+            sent.fill(Counters::default());
+        }
+        period.informed |= flags.has(Flags::VICTIMS);
+        for (port, waited) in [
+            (&mut self.received[ports.input], flags.has(Flags::STALLED)),
+            (&mut self.sent[ports.output], waits),
+        ] {
+            port.bytes += u64::from(wire);
+            port.waited |= waited;
+        }
+        period.creates
     }
 
     /// A packet arrives at `switch`. `over`: its output is above the threshold. `root`: the output
@@ -56,7 +138,7 @@ mod tests {
 
     #[test]
     fn packets_delayed_before_free_outputs_are_victims() {
-        let mut victims = Victims::new(2);
+        let mut victims = Victims::new(2, 0);
         let (free, root, branch) = ((false, true), (true, true), (true, false));
         let (mut stalled, mut marked) = (Flags::default(), Flags::default());
         stalled.set(Flags::STALLED, true);

@@ -22,6 +22,8 @@ pub(crate) struct DestinationQueue {
     pub throttle: Throttle,
     /// Its rate under DCQCN; none before its first notification.
     pub reaction: Option<ReactionPoint>,
+    /// The message that last got a rate by a distributed assignment, and the rate in Mb/s.
+    pub assigned: Option<(u32, u32)>,
     /// Red lights it is stopped by.
     red: Vec<Light>,
     pub timetable: Timetable,

@@ -1,6 +1,6 @@
 //! Injection: adapters split messages into packets and send them one at a time.
 
-use crate::congestion::ReactionPoint;
+use crate::congestion::{ReactionPoint, assigned_mbps};
 use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::{Adapter, Outgoing};
 use crate::host::pacing::interval;
@@ -165,6 +165,7 @@ impl<P: Probe> Shard<'_, P> {
                 let control = settings.congestion_control.as_ref();
                 let pause = |c: &CongestionControl| flow.rest(c, now, (wire, busy), cable);
                 let rested = now + control.map_or(0, pause);
+                let pace = flow.assigned.filter(|of| of.0 == message).map_or(pace, |of| of.1);
                 if pace == 0 {
                     return rested;
                 }
@@ -206,6 +207,10 @@ impl<P: Probe> Shard<'_, P> {
             }
             Some(CongestionControl { scheme: CongestionScheme::Dcqcn(dcqcn), .. }) => {
                 self.lower_rate(node, to, dcqcn)
+            }
+            Some(CongestionControl { scheme: CongestionScheme::Assignment, .. }) => {
+                let bytes = model.program.messages[message as usize].bytes;
+                flows.flow(to).assigned = Some((message, assigned_mbps(bytes, light.output)));
             }
             Some(control) => flows.flow(to).throttle.notified(now, control),
             None => {}
@@ -275,6 +280,7 @@ impl<P: Probe> Shard<'_, P> {
         let stall_ps = if P::ON { self.adapter(node).end_stall(now) } else { 0 };
         let packet = &mut self.packets[slot];
         let (message, wire, observed) = (packet.message, packet.wire, packet.observed());
+        let content = packet.content();
         let cable = self.links.cable_of(link);
         let busy = cable.serialization_ps(wire);
         let (end, delay) = (self.now + busy, u64::from(cable.delay));
@@ -319,11 +325,29 @@ impl<P: Probe> Shard<'_, P> {
         let arrival = Event::new(packet.ready, EventKind::Arrival, global, slot);
         let lane = packet.lane;
         self.congestion.lights.attach(slot, light);
+        if self.has_congestion_control && content == PacketKind::Data {
+            self.begin_probe(lane, slot);
+        }
         self.queue.push(arrival);
         if self.pauses.is_on() {
             self.expect_arrival(lane, wire, end);
         }
         self.now + paced
+    }
+
+    /// With an assignment, a data packet collects the weight of the link it leaves its node by; one in
+    /// several asks for an answer.
+    #[inline(never)]
+    fn begin_probe(&mut self, lane: u32, slot: u32) {
+        let Some(control) = &self.model.settings.congestion_control else { return };
+        if control.scheme == CongestionScheme::Assignment {
+            self.collect_weight(lane, slot);
+            let packet = &mut self.packets[slot];
+            let message = &self.model.program.messages[packet.message as usize];
+            let number = packet.id - message.first_packet;
+            let probes = number.is_multiple_of(u64::from(control.marking_rate) + 1);
+            packet.flags.set(Flags::NOTIFIED, probes);
+        }
     }
 
     /// Whether `node` answers the mark of a packet of `message` by a notification. DCQCN limits how

@@ -20,6 +20,10 @@ pub enum CongestionScheme {
         /// How long after the last sign of a victim the switch still counts as creating
         /// them.
         hold_ps: u64,
+        /// Period at which a manager reads port counters; 0: a switch sees packets and acts
+        /// at once.
+        #[serde(default)]
+        poll_ps: u64,
     },
     /// RGBCC: senders stop at a notification and resume at a second one from the switch.
     Rgbcc {
@@ -28,6 +32,9 @@ pub enum CongestionScheme {
     },
     /// DCQCN: a rate for each flow, which follows ECN marks.
     Dcqcn(Dcqcn),
+    /// Distributed single application assignment: a rate for each flow, by the weight of the links
+    /// of its path.
+    Assignment,
 }
 
 /// Parameters of congestion control, by the names of the specification.

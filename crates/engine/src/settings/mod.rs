@@ -447,11 +447,11 @@ impl Settings {
                 return ENGINE.range(key, value, "give a rate above 0, like 80 Gb/s");
             }
         }
-        let (mut timer_ps, mut hold) = (0, 0);
+        let (mut timer_ps, mut hold, mut poll) = (0, 0, 0);
         if let Some(control) = &self.congestion_control {
             timer_ps = control.timer_ps;
-            if let CongestionScheme::Dcms { hold_ps, .. } = control.scheme {
-                hold = hold_ps;
+            if let CongestionScheme::Dcms { hold_ps, poll_ps, .. } = control.scheme {
+                (hold, poll) = (hold_ps, poll_ps);
             }
         }
         for (section, key, ps) in [
@@ -461,6 +461,7 @@ impl Settings {
             (ADAPTIVE, "gap", self.adaptive.gap_ps),
             (CONGESTION_CONTROL, "timer", timer_ps),
             (CONGESTION_CONTROL, "hold", hold),
+            (CONGESTION_CONTROL, "poll", poll),
         ] {
             if ps > MAX_DELAY_PS {
                 let remedy =
@@ -546,6 +547,18 @@ impl Settings {
             let remedy =
                 "set injection = \"per-destination\", or leave [engine.congestion_control] out";
             return self.refuse_injection("[engine.congestion_control]", remedy);
+        }
+        if control.scheme == CongestionScheme::Assignment {
+            if !self.in_order() {
+                let problem = "needs a flow to keep to one path";
+                let remedy = "set routing = \"deterministic\" or \"ecmp\"";
+                return CONGESTION_CONTROL.refuse("scheme", "assignment", problem, remedy);
+            }
+            if self.pacing == Pacing::Off {
+                let remedy = "set kind = \"elastic\" in [engine.pacing]";
+                let problem = "gives flows rates, and nothing paces them";
+                return CONGESTION_CONTROL.refuse("scheme", "assignment", problem, remedy);
+            }
         }
         control.check()
     }

@@ -87,7 +87,7 @@ impl Model<'_> {
                 VirtualCircuits::default()
             },
             adaptive_choices: AdaptiveChoices::default(),
-            congestion: CongestionState::new(control, links.len() * n_lanes, switches),
+            congestion: CongestionState::new(control, links.len() * n_lanes, links.len(), switches),
             pauses: PausedLanes::new(settings.flow_control, links.len() * n_lanes),
             now: 0,
             end: 0,

@@ -1,6 +1,8 @@
 //! Congestion control in switches: marking packets, and the red and green lights of RGBCC.
 
+use crate::congestion::Ports;
 use crate::events::queue::{Event, EventKind};
+use crate::model::packets_of;
 use crate::network::packet::{Flags, Light, Packet, PacketKind};
 use crate::probe::Probe;
 use crate::rng::{Stream, random};
@@ -25,12 +27,18 @@ impl<P: Probe> Shard<'_, P> {
         if let CongestionScheme::Dcqcn(dcqcn) = &control.scheme {
             return self.mark_ecn(dcqcn, lane, slot);
         }
+        if control.scheme == CongestionScheme::Assignment {
+            return self.collect_weight(lane, slot);
+        }
         let root = self.is_root(lane, wire);
         let over = self.queued(lane) + u64::from(wire) > control.threshold_bytes;
         let mut rate = control.marking_rate;
-        if let CongestionScheme::Dcms { calm_marking_rate, hold_ps } = control.scheme {
-            let created =
-                self.congestion.victims.observe(switch, flags, (over, root), self.now, hold_ps);
+        if let CongestionScheme::Dcms { calm_marking_rate, hold_ps, poll_ps } = control.scheme {
+            let created = if poll_ps > 0 {
+                self.poll_victims(switch, lane, slot, root, poll_ps)
+            } else {
+                self.congestion.victims.observe(switch, flags, (over, root), self.now, hold_ps)
+            };
             flags.set(Flags::VICTIMS, created && over && !root);
             rate = if created { rate } else { calm_marking_rate };
         }
@@ -46,6 +54,41 @@ impl<P: Probe> Shard<'_, P> {
             }
         }
         self.packets[slot].flags = flags;
+    }
+
+    /// The data packet in `slot` crosses `lane`: the link stores the weight of its flow, and the
+    /// packet collects the time that the link needs for all of its flows.
+    pub fn collect_weight(&mut self, lane: u32, slot: u32) {
+        let model = self.model;
+        let packet = &self.packets[slot];
+        let message = &model.program.messages[packet.message as usize];
+        let number = packet.id - message.first_packet;
+        let ends = (number == 0, number + 1 == u64::from(packets_of(message, &model.settings)));
+        let bytes = self.congestion.weights.cross(lane, message.bytes, ends);
+        let ns = self.links.cable(self.links.lane(lane)).drain_ps(bytes) / 1000;
+        let mut light = self.congestion.lights.on_packet(slot);
+        light.output = light.output.max(u32::try_from(ns).unwrap_or(u32::MAX));
+        self.congestion.lights.attach(slot, light);
+    }
+
+    /// Counts a packet for the manager that polls every `poll` picoseconds. Returns whether
+    /// `switch` creates victims by its counters.
+    fn poll_victims(&mut self, switch: u32, lane: u32, slot: u32, root: bool, poll: u64) -> bool {
+        let Packet { input, flags, wire, .. } = self.packets[slot];
+        let (links, output) = (&self.links, self.links.link_of(lane));
+        let vertex = self.model.fabric.link_src[links.global(output) as usize];
+        let first = self.model.first_port(vertex) as usize;
+        let ports = Ports {
+            all: first..first + self.model.fabric.out_links(vertex).len(),
+            input: first + usize::from(input),
+            output: output as usize,
+        };
+        let full = |link: usize| {
+            let lane = links.lane(links.lanes_of(link as u32).start);
+            links.cable(lane).bytes_in(poll)
+        };
+        let packet = (flags, wire, !root);
+        self.congestion.victims.poll(switch, &ports, packet, (self.now, poll), full)
     }
 
     /// Whether `lane` is a root of congestion: only earlier packets keep it from sending a packet of

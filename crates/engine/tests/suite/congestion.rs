@@ -3,7 +3,7 @@
 use crate::common::fabrics::*;
 use crate::common::*;
 use tailback_engine::{
-    Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Routing, Settings,
+    Arbitration, CongestionControl, CongestionScheme, Injection, Outcome, Pacing, Routing, Settings,
 };
 
 const PACKET: u64 = 4096;
@@ -36,7 +36,7 @@ fn with(control: Option<CongestionControl>) -> Settings {
 }
 
 const DCMS: CongestionScheme =
-    CongestionScheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1_000_000_000 };
+    CongestionScheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1_000_000_000, poll_ps: 0 };
 const RGBCC: CongestionScheme = CongestionScheme::Rgbcc { green_bytes: PACKET };
 
 /// Rate of the flow from `src` in Gb/s.
@@ -82,6 +82,32 @@ fn a_victim_of_a_third_rebounds_as_document_002_has_it() {
     assert!(dcms.0 < 1.01 * none && dcms.1 <= 2, "{dcms:?} {none}");
 }
 
+/// A manager that reads port counters tells victims from the flows that delay them: the victim
+/// rebounds if it polls often, and not if the victim has arrived before the second poll. Without a
+/// victim no flow is throttled.
+#[test]
+fn polled_counters_tell_victims_from_their_cause() {
+    let case = two_switches();
+    let size = 2000 * PACKET;
+    let contributors = [(0, 2, 8 * size), (4, 2, 8 * size), (5, 2, 8 * size)];
+    let mut messages = contributors.to_vec();
+    messages.push((1, 3, size));
+    let polled = |poll_ps| {
+        let scheme = CongestionScheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1, poll_ps };
+        with(Some(slow(scheme)))
+    };
+    let victim = |settings: &Settings| gbps(&case.run(settings, &burst(6, &messages)), 1);
+    let (alone, none) = (GBPS, victim(&with(None)));
+    let rates = [1, 4, 16, 64].map(|ms| victim(&polled(ms * 1_000_000_000)));
+    assert!(rates[0] > 0.7 * alone, "{rates:?}");
+    assert!(rates.is_sorted_by(|often, seldom| often >= seldom), "{rates:?}");
+    assert!((rates[3] - none).abs() < 0.01, "{rates:?} {none}");
+
+    let run = |settings: &Settings| case.run(settings, &burst(6, &contributors));
+    let (none, often) = (run(&with(None)), run(&polled(1_000_000_000)));
+    assert!((often.end_ps as f64) < 1.01 * none.end_ps as f64 && often.marked <= 2);
+}
+
 /// The sign of a victim travels along the congestion tree to its root. There are three switches in
 /// a row, with the root at the last; the victim flow leaves the row at the second.
 #[test]
@@ -98,6 +124,41 @@ fn the_root_learns_of_remote_victims() {
     let (none, dcms) = (rate(None), rate(Some(slow(DCMS))));
     assert!((none - GBPS / 3.0).abs() < 0.2, "{none}");
     assert!(dcms > 0.85 * GBPS, "{dcms}");
+    let polled =
+        CongestionScheme::Dcms { calm_marking_rate: HARDLY, hold_ps: 1, poll_ps: 1_000_000_000 };
+    let polled = rate(Some(slow(polled)));
+    assert!(polled > 0.6 * GBPS, "{polled}");
+}
+
+/// Flows of different sizes meet at node 2 and finish together; the flow from 1 to 3 shares a cable
+/// with the largest of them. Each gets its size over the weight of the heaviest link of its path, as
+/// computed, from its second probe on at the latest.
+#[test]
+fn flows_learn_their_share_of_the_heaviest_link() {
+    let (case, size) = (two_switches(), 500 * PACKET);
+    let program = burst(6, &[(0, 2, 2 * size), (4, 2, size), (5, 2, size), (1, 3, size)]);
+    for between in [7, 63] {
+        let scheme = CongestionScheme::Assignment;
+        let control = CongestionControl { marking_rate: between, ..control(scheme, 0, 1) };
+        let settings = Settings { pacing: Pacing::Elastic { percent: 25 }, ..with(Some(control)) };
+        let outcome = case.run(&settings, &program);
+        for (src, share) in [(0, 2.0 / 4.0), (4, 1.0 / 4.0), (5, 1.0 / 4.0), (1, 1.0 / 3.0)] {
+            let rate = gbps(&outcome, src) / GBPS;
+            let wrong = 0.04 + f64::from(between + 1) / 1000.0;
+            assert!((rate - share).abs() < wrong * share, "{src}, {between}: {rate}");
+        }
+        let probes = 5 * 500 / (u64::from(between) + 1);
+        assert!(outcome.notifications.abs_diff(probes) <= 4, "{}", outcome.notifications);
+    }
+}
+
+#[test]
+fn assignments_need_one_path_and_pacing() {
+    let control = Some(control(CongestionScheme::Assignment, 0, 1));
+    let unpaced = with(control.clone());
+    assert!(unpaced.check().unwrap_err().to_string().contains("nothing paces"));
+    let adaptive = Settings { routing: Routing::Adaptive, ..with(control) };
+    assert!(adaptive.check().unwrap_err().to_string().contains("one path"));
 }
 
 /// A light stays red until the queue falls to the second threshold. So a queue never exceeds the

@@ -148,7 +148,7 @@ fn probes_do_not_change_runs() {
 /// Lights and marking rates do not depend on the probes.
 #[test]
 fn probes_do_not_change_congestion_control() {
-    let dcms = CongestionScheme::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000 };
+    let dcms = CongestionScheme::Dcms { calm_marking_rate: 9, hold_ps: 1_000_000, poll_ps: 0 };
     for scheme in
         [CongestionScheme::Infiniband, dcms, CongestionScheme::Rgbcc { green_bytes: 1000 }]
     {

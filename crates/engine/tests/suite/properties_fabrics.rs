@@ -140,9 +140,11 @@ fn any_case() -> impl Strategy<Value = (Case, bool)> {
 fn any_control(packet: u64) -> impl Strategy<Value = CongestionControl> {
     let scheme = prop_oneof![
         Just(CongestionScheme::Infiniband),
-        (0u32..20, 1u64..10_000_000).prop_map(|(calm_marking_rate, hold_ps)| {
-            CongestionScheme::Dcms { calm_marking_rate, hold_ps }
-        }),
+        (0u32..20, 1u64..10_000_000, prop_oneof![Just(0u64), 1u64..10_000_000]).prop_map(
+            |(calm_marking_rate, hold_ps, poll_ps)| {
+                CongestionScheme::Dcms { calm_marking_rate, hold_ps, poll_ps }
+            }
+        ),
         Just(CongestionScheme::Rgbcc { green_bytes: 0 }),
         Just(CongestionScheme::Rgbcc { green_bytes: packet / 2 }),
         any_dcqcn().prop_map(CongestionScheme::Dcqcn),
@@ -312,8 +314,12 @@ fn slower(settings: &Settings, times: u64) -> Settings {
     let control = settings.congestion_control.clone().map(|control| CongestionControl {
         timer_ps: times * control.timer_ps,
         scheme: match control.scheme {
-            CongestionScheme::Dcms { calm_marking_rate, hold_ps } => {
-                CongestionScheme::Dcms { calm_marking_rate, hold_ps: times * hold_ps }
+            CongestionScheme::Dcms { calm_marking_rate, hold_ps, poll_ps } => {
+                CongestionScheme::Dcms {
+                    calm_marking_rate,
+                    hold_ps: times * hold_ps,
+                    poll_ps: times * poll_ps,
+                }
             }
             scheme => scheme,
         },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::*;
 use tailback_engine::{
     Arbitration, CongestionControl, CongestionScheme, Dcqcn, Detour, FlowControl, Injection,
-    Outcome, Parallelism, Progress, Routing, Settings, simulate,
+    Outcome, Pacing, Parallelism, Progress, Routing, Settings, simulate,
 };
 use tailback_fabric::rules::{DimensionOrder, DragonflyRouting, HyperXRouting, Tie};
 use tailback_fabric::{
@@ -106,12 +106,22 @@ fn controlled(scheme: CongestionScheme) -> Settings {
 
 /// Every scheme of congestion control: notices between shards.
 fn every_control(fabric: &Fabric, rule: impl Fn(bool) -> RoutingRule) {
-    let dcms = CongestionScheme::Dcms { calm_marking_rate: 5, hold_ps: 3_000_000 };
+    let [dcms, polled] = [0, 2_000_000].map(|poll_ps| CongestionScheme::Dcms {
+        calm_marking_rate: 5,
+        hold_ps: 3_000_000,
+        poll_ps,
+    });
     let rgbcc = CongestionScheme::Rgbcc { green_bytes: 1024 };
-    for scheme in [CongestionScheme::Infiniband, dcms, rgbcc] {
+    for scheme in [CongestionScheme::Infiniband, dcms, polled, rgbcc] {
         let marked = same_everywhere(fabric, rule(false), &controlled(scheme)).marked;
         assert!(marked > 100, "{scheme:?} marks {marked} packets: nothing to see");
     }
+    let assigned = Settings {
+        routing: Routing::Ecmp,
+        pacing: Pacing::Elastic { percent: 50 },
+        ..controlled(CongestionScheme::Assignment)
+    };
+    assert!(same_everywhere(fabric, rule(false), &assigned).notifications > 100);
     // Links that pause, with and without DCQCN; paths by a hash of the flow.
     let pfc = FlowControl::Pfc { xoff_bytes: 6000, xon_bytes: 3000 };
     let dcqcn = Dcqcn { kmin_bytes: 2000, kmax_bytes: 9000, pmax: 0.5, ..Dcqcn::default() };

@@ -11,10 +11,15 @@ from tailback.diagnosis.model import Finding
 from tailback.diagnosis.rules import RULES
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.wording import WITHOUT_SAMPLES
+from tailback.scenario.model import OWN_FIELDS
+from tailback.telemetry.entropy_ecn import ENTROPY_ECN
 from tailback.telemetry.header_counts import HASHED
 from tailback.units import percent
 
 TOO_FEW_SAMPLES: Final = "Too few samples to be sure"
+
+
+MARKS_OF_TREES: Final = "Marks do not tell links apart"
 
 
 NO_SAMPLE: Final = "Too few samples: no packet carried one"
@@ -41,6 +46,17 @@ COUNT_PACKETS: Final = (
 )
 
 
+TELL_HOPS: Final = (
+    "Let switches say which hop was congested, as coordinated with 5 hash bits does (6 bits a "
+    "packet), or read port counters: where congestion fills all paths, marks of more packets do "
+    "not tell its links apart."
+)
+
+
+ACCUSED: Final = 3
+"""Links that marks accuse most, in the finding."""
+
+
 NOTHING_SAMPLED: Final = (
     "No packet of an observed job carried a sample, so the state of the links is unknown."
 )
@@ -55,8 +71,9 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     congested, or in trees whose root your job may or may not fill, and these packets could make
     another cause the heaviest. Also fires when no packet carried a sample that can be decoded. The
     finding states how many more packets of which phase are needed, and which links are least
-    certain. Fewer header bits need more packets. With scheme `csig`, links whose locators agree
-    cannot be told apart by any number of packets.
+    certain. Fewer header bits need more packets. No number of packets tells links apart whose
+    locators agree (`csig`) or that are congested together (`entropy-ecn`: the finding names those
+    with most marks).
 
     ## Why it matters
     A packet samples one hop of its path, so a link needs some tens of packets before its congested
@@ -95,8 +112,8 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
     if not evidence.uncertainty_matters:
         return None
     phase, links = evidence.most_uncertain()
-    if evidence.scheme == "csig":
-        more, advice = None, COUNT_PACKETS
+    if evidence.scheme in OWN_FIELDS:
+        more, advice = None, COUNT_PACKETS if evidence.scheme == "csig" else TELL_HOPS
     else:
         more = evidence.packets_needed()
         bits = evidence.run.scenario.telemetry.hash_bits if evidence.scheme in HASHED else None
@@ -109,14 +126,28 @@ def too_few_samples(evidence: RunAnalysis) -> Finding | None:
         more,
         [evidence.topology.name[link] for link in links],
     )
+    title = TOO_FEW_SAMPLES
+    if evidence.scheme == ENTROPY_ECN:
+        title, text = MARKS_OF_TREES, f"{text} {_accused(evidence)}"
     return evidence.finding(
         "TB005",
         "undetermined",
-        TOO_FEW_SAMPLES,
+        title,
         text,
         evidence.roots.filter(pl.col("verdict") == "unsettled"),
         advice,
     )
+
+
+def _accused(evidence: RunAnalysis) -> str:
+    """The links that marks accuse most, with what each may have marked."""
+    links = sorted(evidence.top_links(20), key=lambda link: -link.congested_fraction.low)
+    named = (
+        f"{link.name} ({percent(link.congested_fraction.low, 0)} to "
+        f"{percent(link.congested_fraction.high, 0)} of its packets)"
+        for link in links[:ACCUSED]
+    )
+    return f"Marks accuse most: {'; '.join(named)}."
 
 
 def _undecoded(evidence: RunAnalysis) -> Finding:

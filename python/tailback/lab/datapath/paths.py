@@ -71,7 +71,7 @@ def count_paths(sums: Sums, path_of: PathOf, links: int) -> Counted:
             met.samples[:] += part
             met.packets[:] += part
             # The error of a link is divided in proportion among the receivers.
-            met.variance[:] += part / total * inferred.total_variance
+            met.variance[:] += part / total * inferred.variance
     return Counted(counts.packets, counts.congested, unrouted)
 
 
