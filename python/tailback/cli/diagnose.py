@@ -12,7 +12,13 @@ import click
 
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
-from tailback.cli.option_types import TimeBudget, format_option, profile_option, quiet_option
+from tailback.cli.option_types import (
+    OneOf,
+    TimeBudget,
+    format_option,
+    profile_option,
+    quiet_option,
+)
 from tailback.cli.progress import meter, profiled
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
@@ -96,7 +102,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--figures",
-    type=click.Choice(["svg", "pdf", "png"]),
+    type=OneOf(["svg", "pdf", "png"]),
     multiple=True,
     help="Also write every figure in this format; may be repeated.",
 )

@@ -1,10 +1,13 @@
-"""Help of commands with many options: the common ones first, in groups."""
+"""Groups: of options, in the help of commands that have many, and of commands."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
+
+from tailback.cli.result import RefusedValueError
+from tailback.errors import nearest
 
 GROUPS = {
     "Input": (
@@ -83,6 +86,19 @@ COMMON = {
     *("out", "force", "verbose", "form", "help_all"),
 }
 """Options that ``--help`` lists; ``--help-all`` lists every one."""
+
+
+class SuggestingGroup(click.Group):
+    """A group whose error for an unknown command names the nearest one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            remedy = nearest(args[0], self.list_commands(ctx))
+            raise RefusedValueError(f"there is no command {args[0]!r}", remedy, ctx=ctx)
+        return super().resolve_command(ctx, args)
 
 
 class GroupedHelp(click.Command):

@@ -12,7 +12,7 @@ import click
 
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
-from tailback.cli.option_types import format_option, quiet_option
+from tailback.cli.option_types import OneOf, format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import scenario_options
 from tailback.cli.text import align_columns, more_line, wrap
@@ -49,7 +49,7 @@ SHOWN, FAILURES_SHOWN, RUNS_NAMED = 10, 3, 8
 )
 @click.option(
     "--model",
-    type=click.Choice(["packet", "fluid"]),
+    type=OneOf(["packet", "fluid"]),
     default="packet",
     show_default=True,
     help="Simulate packets, or rates: faster, but an estimate.",

@@ -44,6 +44,34 @@ def heading(title: str, subject: str = "", colour: str | None = None) -> str:
     return f"{title}  {subject}" if subject else title
 
 
+SCREEN_LINES = 30
+"""Lines of a result without ``--verbose``."""
+
+Section = tuple[str, Sequence[str]]
+"""What a part of a screen is about, in words, and its lines; none if it has nothing to say."""
+
+
+def one_screen(sections: Iterable[Section], *, verbose: bool = False) -> list[str]:
+    """Sections with a blank line between them: as many as fit on one screen, in this order.
+
+    Args:
+        sections: The sections, the most important first. The first is always shown, and a last line
+            says what those that did not fit are about.
+        verbose: Show all.
+    """
+    listed = [section for section in sections if section[1]]
+    total = sum(len(lines) + 1 for _, lines in listed) - 1
+    room = SCREEN_LINES if total <= SCREEN_LINES else SCREEN_LINES - 2
+    shown, left_out = list[str](), list[str]()
+    for name, lines in listed:
+        if verbose or not shown or len(shown) + 1 + len(lines) <= room:
+            shown += ["", *lines] if shown else lines
+        else:
+            left_out.append(name)
+    more = wrap(f"{', '.join(left_out)}: -v (JSON has all)", first="MORE  ", indent="      ")
+    return [*shown, "", *more[:1]] if left_out else shown
+
+
 def table_width() -> int:
     """Columns that a table may use: those of the terminal, 79 where there is none."""
     columns = shutil.get_terminal_size((NARROWEST, 24)).columns
