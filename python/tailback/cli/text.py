@@ -52,24 +52,44 @@ Section = tuple[str, Sequence[str]]
 
 
 def one_screen(sections: Iterable[Section], *, verbose: bool = False) -> list[str]:
-    """Sections with a blank line between them: as many as fit on one screen, in this order.
+    """Sections with a blank line between them, as many as fit on one screen, and what is left out.
 
     Args:
-        sections: The sections, the most important first. The first is always shown, and a last line
-            says what those that did not fit are about.
+        sections: The sections, the most important first.
         verbose: Show all.
     """
-    listed = [section for section in sections if section[1]]
-    total = sum(len(lines) + 1 for _, lines in listed) - 1
-    room = SCREEN_LINES if total <= SCREEN_LINES else SCREEN_LINES - 2
+    listed = list(sections)
+    shown, left_out = fitting(listed, SCREEN_LINES, verbose=verbose)
+    if not left_out:
+        return shown
+    shown, left_out = fitting(listed, SCREEN_LINES - 2)
+    more = wrap(f"-v prints {', '.join(left_out)}", first="MORE  ", indent="      ")
+    return [*shown, "", *more[:1]]
+
+
+def fitting(
+    sections: Iterable[Section], room: int, *, verbose: bool = False
+) -> tuple[list[str], list[str]]:
+    """Sections with a blank line between them, as many as fit; and what the others are about.
+
+    Args:
+        sections: The sections, the most important first. The first is always shown.
+        room: Lines for all of them.
+        verbose: Show all.
+    """
     shown, left_out = list[str](), list[str]()
-    for name, lines in listed:
-        if verbose or not shown or len(shown) + 1 + len(lines) <= room:
+    for name, lines in sections:
+        if lines and (verbose or not shown or len(shown) + 1 + len(lines) <= room):
             shown += ["", *lines] if shown else lines
-        else:
+        elif lines:
             left_out.append(name)
-    more = wrap(f"{', '.join(left_out)}: -v (JSON has all)", first="MORE  ", indent="      ")
-    return [*shown, "", *more[:1]] if left_out else shown
+    return shown, left_out
+
+
+def without_gap(lines: Sequence[str]) -> list[str]:
+    """Lines without blank ones at their start."""
+    start = next((i for i, line in enumerate(lines) if line), len(lines))
+    return list(lines[start:])
 
 
 def table_width() -> int:

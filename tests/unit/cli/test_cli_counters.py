@@ -327,7 +327,7 @@ def test_long_analysis_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> No
     case = ROOT / "examples" / "lab" / "slow-cable"
     files = (case / "counters.csv.gz", "--fabric", case / "links.csv")
     short, long = print_counters(capsys, *files), print_counters(capsys, *files, "-v")
-    assert "MORE  notes: -v" in short and "NOTES" not in short
+    assert "MORE  -v prints notes" in short and "NOTES" not in short
     assert "NOTES" in long and "devices with one cable" in long
     verdict, *steps = short.split("\n\n")
     assert verdict.startswith("VERDICT") and steps[0].startswith("NEXT  check that cable")
