@@ -420,7 +420,7 @@ def candidate_lines(
     if not gains:
         at = head.index("gain")
         head, rows = _without(head, at), [_without(row, at) for row in rows]
-    return align_columns(head, rows, " rrrr"[: len(head)], names=(0,))
+    return align_columns(head, rows, " rrrr"[: len(head)], names=(0,), to_type=True)
 
 
 def _without(row: tuple[str, ...], at: int) -> tuple[str, ...]:

@@ -53,6 +53,15 @@ def test_assumptions_are_shown_before_two_other_warnings() -> None:
     assert notes == ["note: rates are assumed", *(f"note: {text}" for text in texts)]
 
 
+def test_names_to_type_are_never_shortened() -> None:
+    name = "incremental + even-routes + mirrored-order + assigned-rates"
+    rows = [("block", "1 ms", "2 ms"), (name, "3 ms", "4 ms")]
+    lines = align_columns(("tried", "by fluid", "x" * 20), rows, " rr", names=(0,), to_type=True)
+    assert [line.split() for line in lines[-2:]] == [name.split(), ["3", "ms", "4", "ms"]]
+    assert len({len(line) for line in (lines[0], lines[1], lines[3])}) == 1
+    assert max(map(len, lines)) < 80
+
+
 def test_diagnosis_fits_one_screen() -> None:
     """Notes give way to links, which give way to a long verdict."""
     diagnosis = make_diagnosis(make_run())
