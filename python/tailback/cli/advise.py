@@ -140,11 +140,8 @@ def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
         for row in advice.rows[:_SHOWN]
     ]
     head = ("placement", "time", "less time", "hosts")
-    lines += [
-        "",
-        heading("PLACEMENTS"),
-        *align_columns(head, rows, " rr ", names=(0,), to_type=True),
-    ]
+    table = align_columns(head, rows, " rr ", names=(0,), to_type=True)
+    lines += ["", heading("PLACEMENTS"), *table]
     lines += more_line(len(advice.rows) - _SHOWN)
     if advice.cables:
         costs = [

@@ -228,9 +228,8 @@ def _lines(study_sweep: Sweep) -> list[str]:
     from tailback.io.folders import shell_path
 
     facts, study = _facts(study_sweep), study_sweep.study
-    lines = [
-        f"{heading('SWEEP')}  {facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"
-    ]
+    counts = f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"
+    lines = [f"{heading('SWEEP')}  {counts}"]
     if facts["done"]:
         by_time = study_sweep.frame.sort("elapsed_ps", "run")
         keys = list(study.points[0])

@@ -122,8 +122,8 @@ def align_columns(
         rows: Cells.
         right: Alignment of each column; ``r`` aligns to the right.
         names: Columns of names, which are shortened together if the table is too wide.
-        to_type: Names are words to type, in the first column: one that is too long has a line of its
-            own above its row instead.
+        to_type: Names are words to type, in the first column: one that is too long has a line of
+            its own above its row instead.
     """
     columns = [list(column) for column in zip(header, *rows, strict=True)]
     widths = [max(map(display_width, column)) for column in columns]
