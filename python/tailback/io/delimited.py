@@ -175,7 +175,7 @@ class Delimited:
             bad = instants(text, zone).is_null() & text.is_not_null()
             # Times without a zone are a matter of the file, not of a row.
             is_local = bad & instants(text, "UTC").is_not_null()
-            note(bad & ~is_local, lambda row, r=role, z=zone: self._no_time(r, row, z))
+            note(bad & ~is_local, partial(self._no_time, role, zone=zone))
         for roles, integer in ((integers, True), (numbers, False)):
             for role in self._present(roles):
                 bad = _numbers(self.rows[role], integer=integer)[1]
