@@ -19,7 +19,7 @@ FUNCTION, BARRIER, POINT_TO_POINT, COLLECTIVE, ONE_SIDED = 1, 15, 28, 26, 29
 UINT64_TYPE, STRING_TYPE = 4, 11
 
 SIMULATED = "simulated run"
-"""End of the creator of an archive whose calls are points in time: the export of a simulated run."""
+"""End of the creator of an exported archive, whose calls are points in time."""
 
 EVENTS = (
     "Enter",
