@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from difflib import get_close_matches
 
 from tailback.errors import InvalidValueError
 
@@ -74,13 +76,25 @@ MAX_SIZE_BYTES = 2**62
 
 def _split(text: str, units: dict[str, int] | dict[str, float], what: str) -> tuple[str, str]:
     match = _NUMBER.match(text)
-    if not match or match.group(2) is None or match.group(2) not in units:
-        example = {"a time": "'60 ns'", "a size": "'128 KiB'", "a rate": "'100 Gb/s'"}[what]
-        raise InvalidValueError(
-            f"{text!r} is not {what} with a unit",
-            f"units: {', '.join(units)}; write it like {example}",
-        )
-    return match.group(1).replace("_", ""), match.group(2)
+    if match and match.group(2) is not None and match.group(2) in units:
+        return match.group(1).replace("_", ""), match.group(2)
+    example = {"a time": "'60 ns'", "a size": "'128 KiB'", "a rate": "'100 Gb/s'"}[what]
+    remedy = f"units: {', '.join(units)}; write it like {example}"
+    if _NUMBER.match(text.strip().removeprefix("-")) and not match:
+        raise InvalidValueError(f"{text!r} is below 0", f"write it like {example}")
+    if match and (close := _nearest_units(match.group(2) or "", units)):
+        meant = " or ".join(f"'{match.group(1)} {unit}'" for unit in close)
+        remedy = f"did you mean {meant}? {remedy}"
+    raise InvalidValueError(f"{text!r} is not {what} with a unit", remedy)
+
+
+def _nearest_units(word: str, units: Iterable[str]) -> list[str]:
+    """The units most like a word in any case: bits and bytes differ only by theirs."""
+    spellings = dict[str, list[str]]()
+    for unit in units:
+        spellings.setdefault(unit.lower(), []).append(unit)
+    close = get_close_matches(word.lower(), spellings, n=1, cutoff=0.6)
+    return spellings[close[0]] if close else []
 
 
 def parse_time_ps(value: object) -> int:

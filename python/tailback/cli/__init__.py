@@ -9,10 +9,8 @@ Results go to stdout, progress and warnings to stderr.
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,10 +20,17 @@ from typing import Any
 import click
 
 from tailback.available import require_address_space
+from tailback.cli.grouped_help import SuggestingGroup
 from tailback.cli.interrupt import end_on_signals
 from tailback.cli.loading import loading
-from tailback.cli.result import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, StdoutClosedError
-from tailback.errors import TailbackError, command_line, nearest
+from tailback.cli.result import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USER,
+    RefusedValueError,
+    StdoutClosedError,
+)
+from tailback.errors import TailbackError, command_line
 from tailback.names.display import printable
 from tailback.version import version
 
@@ -62,7 +67,7 @@ def _closed_pipe_as_error() -> Iterator[None]:
         raise StdoutClosedError from None
 
 
-class Commands(click.Group):
+class Commands(SuggestingGroup):
     """The commands, each loaded when it is called for."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
@@ -87,16 +92,6 @@ class Commands(click.Group):
                 command = getattr(import_module(f"tailback.cli.{module}"), function)
             self.add_command(command, cmd_name)
         return self.commands.get(cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; of an unknown one the error names the nearest."""
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"there is no command {args[0]!r}; {nearest(args[0], COMMANDS)}", ctx
-            )
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands into the help; loads none."""
@@ -165,11 +160,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.BadParameter as error:
-        _with_suggestion(error).show()
-        return max(EXIT_USER, error.exit_code)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return EXIT_USER
+    except click.ClickException as error:
+        _print_error(str(_usage_error(error)))
         return max(EXIT_USER, error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _print_error("interrupted")
@@ -189,16 +184,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else EXIT_OK
 
 
-def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
-    """The error for a value that is not one of the choices, with the nearest choice."""
-    choices = error.param.type if error.param is not None else None
-    rejected = re.match(r"'(.*?)' is not one of", error.message)
-    if isinstance(choices, click.Choice) and rejected is not None:
-        close = difflib.get_close_matches(rejected[1], [str(c) for c in choices.choices], n=1)
-        if close:
-            message = f"{error.message.rstrip('.')}; did you mean {close[0]!r}?"
-            return click.BadParameter(message, error.ctx, error.param, error.param_hint)
-    return error
+def _usage_error(error: click.ClickException) -> TailbackError:
+    """What is wrong with the command line, in the form of all errors."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = "tailback" if context is None else context.command_path
+    remedy = f"{command} --help shows what it takes"
+    if isinstance(error, RefusedValueError):
+        remedy = error.remedy
+    if isinstance(error, click.MissingParameter) or getattr(error, "param", None) is None:
+        is_refused = isinstance(error, RefusedValueError)
+        message = error.message if is_refused else error.format_message()
+        return TailbackError(message.rstrip("."), remedy=remedy)
+    assert isinstance(error, click.BadParameter) and error.param is not None
+    name = error.param.human_readable_name
+    if isinstance(error.param, click.Option):
+        name = max(error.param.opts, key=len)
+    return TailbackError(error.message.rstrip("."), place=name, remedy=remedy)
 
 
 def _explain(error: OSError) -> TailbackError:

@@ -12,9 +12,10 @@ from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import fabric_option
-from tailback.cli.text import align_columns, command_lines, more_line, wrap
+from tailback.cli.text import align_columns, command_lines, heading, more_line, wrap
 from tailback.errors import InvalidValueError, TailbackError
-from tailback.names.display import printable
+from tailback.names.display import display_width, printable
+from tailback.names.hosts import fold_hosts
 from tailback.units import counted, format_time, parse_gbps, percent
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
         advice: The advice.
         out: Folder of its rank files; None: not written.
     """
-    lines = wrap(_verdict(advice), first="ADVICE  ")
+    lines = wrap(_verdict(advice), first=f"{heading('ADVICE')}  ")
+    # To copy: never cut.
+    lines += [f"  --hosts '{printable(fold_hosts(advice.rows[0]['hosts']))}'"]
     if out is not None:
         for file in advice.rank_files[:1]:
             lines += command_lines(file.command_from(out))
@@ -132,19 +135,21 @@ def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
             row["placement"],
             format_time(row["elapsed_ps"]),
             _gain(row),
-            printable(_shortened(row["hosts"])),
+            printable(_hosts(row["hosts"])),
         )
         for row in advice.rows[:_SHOWN]
     ]
     head = ("placement", "time", "less time", "hosts")
-    lines += ["", "PLACEMENTS", *align_columns(head, rows, " rr ", names=(0, 3))]
+    table = align_columns(head, rows, " rr ", names=(0,), to_type=True)
+    lines += ["", heading("PLACEMENTS"), *table]
     lines += more_line(len(advice.rows) - _SHOWN)
     if advice.cables:
         costs = [
             (cable.cable, f"{cable.rate_gbps:g} Gb/s", percent(cable.next_job, sign="+"))
             for cable in advice.cables
         ]
-        lines += ["", "SLOW CABLES", *align_columns(("cable", "rate", "next job"), costs, " rr")]
+        table = align_columns(("cable", "rate", "next job"), costs, " rr", names=(0,))
+        lines += ["", heading("SLOW CABLES"), *table]
     lines += [""] * bool(advice.notes)
     for note in advice.notes[:_NOTES]:
         lines += wrap(f"note: {note}")
@@ -170,6 +175,11 @@ def _gain(row: dict[str, Any]) -> str:
     return "—" if row["gain"] is None else percent(row["gain"])
 
 
-def _shortened(hosts: list[str]) -> str:
-    """The first hosts of a list, and how many more there are."""
-    return ", ".join(hosts[:3]) + (f", {len(hosts) - 3} more" if len(hosts) > 3 else "")
+_HOSTS_WIDTH = 36
+"""Columns of a list of hosts in a table."""
+
+
+def _hosts(hosts: list[str]) -> str:
+    """A list of hosts, whole if it fits, else their number."""
+    folded = fold_hosts(hosts)
+    return folded if display_width(folded) <= _HOSTS_WIDTH else counted(len(hosts), "host")

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tailback.cli.loading import loading
-from tailback.cli.option_types import format_option
+from tailback.cli.option_types import OneOf, format_option
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import TailbackError
 from tailback.units import format_time, percent
@@ -28,7 +28,7 @@ from tailback.units import format_time, percent
 )
 @click.option(
     "--figures",
-    type=click.Choice(["svg", "pdf", "png"]),
+    type=OneOf(["svg", "pdf", "png"]),
     multiple=True,
     help="Also write every figure in this format there.",
 )

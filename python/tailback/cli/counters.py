@@ -10,7 +10,7 @@ import click
 
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
-from tailback.cli.option_types import Duration, FiniteRange, format_option
+from tailback.cli.option_types import Duration, FiniteRange, format_option, verbose_option
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 
 
@@ -57,7 +57,7 @@ def _subsystems(
 )
 @click.option(
     "--every",
-    type=Duration(),
+    type=Duration(long=True),
     metavar="TIME",
     help="Time between FILEs, for formats without time stamps.",
 )
@@ -107,6 +107,7 @@ def _subsystems(
 @click.option(
     "--cluster", metavar="ADDRESS", help="Archive: run on a Dask cluster, like tcp://host:8786."
 )
+@verbose_option
 @format_option
 def counters(
     files: tuple[Path, ...],
@@ -122,6 +123,7 @@ def counters(
     out: Path | None,
     force: bool,
     csv: bool,
+    verbose: bool,
     form: str,
     fabric: Path | None,
     subsystems: dict[str, str],
@@ -169,15 +171,28 @@ def counters(
     code = EXIT_UNDETERMINED if kind in ("rates", "unknown") else EXIT_OK
     if form == "json":
         return show(json.dumps(analysis.facts, indent=2), code)
+    left_out, kinds = analysis.source.counters.left_out, analysis.source.kinds
     if analysis.queues is not None:
         paused = analysis.queues.kind == "paused"
-        classes = group_lines(analysis.verdict) if paused else []
         lines = queues_screen(
-            analysis.queues, analysis.verdict, analysis.source.kinds, out, classes
+            analysis.queues,
+            analysis.verdict,
+            kinds,
+            out,
+            group_lines(analysis.verdict) if paused else [],
+            left_out=left_out,
+            verbose=verbose,
         )
     else:
-        by_job = job_lines(analysis.jobs)
-        lines = screen(analysis.verdict, analysis.inventory, analysis.source.kinds, out, by_job)
+        lines = screen(
+            analysis.verdict,
+            analysis.inventory,
+            kinds,
+            out,
+            job_lines(analysis.jobs),
+            left_out=left_out,
+            verbose=verbose,
+        )
     return show("\n".join(lines), code)
 
 

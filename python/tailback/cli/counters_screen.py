@@ -9,8 +9,25 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.ill_links_screen import change_lines, format_gbps, ill_lines
-from tailback.cli.queues_screen import event_lines, noticed_lines, told_of
-from tailback.cli.text import align_columns, truncate, wrap
+from tailback.cli.queues_screen import (
+    colour_of,
+    event_lines,
+    left_out_lines,
+    limit_lines,
+    next_lines,
+    noticed_sections,
+    told_of,
+    trace_next,
+)
+from tailback.cli.text import (
+    Section,
+    align_columns,
+    heading,
+    more_line,
+    one_screen,
+    truncate,
+    wrap,
+)
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -35,6 +52,9 @@ def screen(
     kinds: list[str],
     out: Path | None,
     by_job: Sequence[str] = (),
+    *,
+    left_out: Sequence[str] = (),
+    verbose: bool = False,
 ) -> list[str]:
     """The lines to print.
 
@@ -44,25 +64,27 @@ def screen(
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
         by_job: Lines on jobs.
+        left_out: Notes on damaged files and rows.
+        verbose: Whether to show more than one screen.
     """
-    lines = [
-        f"VERDICT  {_TITLE[verdict.kind]}",
-        *wrap(sentence(verdict)),
-        *wrap(_scope(verdict, kinds)),
-    ]
-    lines += ill_lines(verdict.ill)
-    lines += change_lines(verdict.changes)
     measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
-    if measured:
-        lines += _port_lines(verdict)
-        lines += group_lines(verdict)
-    lines += by_job
-    lines += event_lines(verdict.events, verdict.peers, told_of(verdict.kind))
-    if measured:
-        lines += _limits(verdict, inventory)
-    lines += noticed_lines(verdict)
-    lines += ["", *_next_step(verdict, out)]
-    return lines
+    root = roots(verdict, inventory.wiring) if measured else ""
+    title = heading("VERDICT", _TITLE[verdict.kind], colour_of(verdict.kind))
+    about = [*wrap(sentence(verdict)), *wrap(_scope(verdict, kinds)), *left_out_lines(left_out)]
+    sections: list[Section] = [
+        ("verdict", [title, *about]),
+        ("next step", next_lines(_what_next(verdict, damaged=bool(left_out)), out)),
+        ("ill links", ill_lines(verdict.ill)),
+        ("jobs", by_job),
+        ("links that stall", _port_lines(verdict) if measured else []),
+        ("where it may start", [heading("WHERE IT MAY START"), *wrap(root)] if root else []),
+        ("what changed", change_lines(verdict.changes)),
+        ("errors and pauses", event_lines(verdict.events, verdict.peers, told_of(verdict.kind))),
+        ("tiers and directions", group_lines(verdict) if measured else []),
+        *noticed_sections(verdict, left_out, verbose=verbose),
+        ("what counters cannot tell", limit_lines(cannot_tell(verdict)) if measured else []),
+    ]
+    return one_screen(sections, verbose=verbose)
 
 
 def _scope(verdict: Verdict, kinds: list[str]) -> str:
@@ -140,7 +162,7 @@ def _port_lines(verdict: Verdict) -> list[str]:
             )
         )
     more = verdict.stalling.height - len(rows)
-    lines = ["", "LINKS THAT STALL MOST"]
+    lines = [heading("LINKS THAT STALL MOST")]
     lines += align_columns(
         ("port", "stalled", "most", "used", "Gb/s lost"), rows, " rrrr", names=(0,)
     )
@@ -173,9 +195,8 @@ def group_lines(verdict: Verdict) -> list[str]:
         for row in verdict.groups.head(_GROUPS).iter_rows(named=True)
     ]
     header = ("ports", "", "ever", "stalled", "most", "used", "Gb/s lost")
-    more = verdict.groups.height - len(rows)
-    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
-    return ["", "BY TIER AND DIRECTION", *align_columns(header, rows, " rrrrrr", names=(0,)), *tail]
+    table = align_columns(header, rows, " rrrrrr", names=(0,))
+    return [heading("BY TIER AND DIRECTION"), *table, *more_line(verdict.groups.height - len(rows))]
 
 
 def _class(row: dict[str, Any]) -> str:
@@ -184,30 +205,20 @@ def _class(row: dict[str, Any]) -> str:
     return kind if row["category"] == "Port" else f"{row['category']} {kind}"
 
 
-def _limits(verdict: Verdict, inventory: PortInventory) -> list[str]:
-    """Conclusions from counters about the cause, and their limits."""
-    root = roots(verdict, inventory.wiring)
-    lines = ["", "WHERE IT MAY START", *wrap(root)] if root else []
-    return [*lines, "", "WHAT COUNTERS CANNOT TELL", *wrap("; ".join(cannot_tell(verdict)))]
-
-
-def _next_step(verdict: Verdict, out: Path | None) -> list[str]:
+def _what_next(verdict: Verdict, *, damaged: bool) -> str:
     if verdict.kind in ("faults", "down", "unequal", "slower"):
-        return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
+        return "check that cable, its transceivers and the settings of both its ports"
     if verdict.kind == "unknown" and verdict.still:
-        return ["NEXT  give readings of different instants, each in its own file"]
+        return "give readings of different instants, each in its own file"
     if verdict.may_stall.height and verdict.kind == "unknown":
-        return ["NEXT  give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"]
+        return "give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"
     if verdict.kind == "unknown" and verdict.intervals:
-        return [
-            "NEXT  if stalls were counted in ticks, give --fabric FILE or --tick TIME;",
-            "      if not, collect them: tailback collect (PortXmitWait)",
-        ]
+        return (
+            "if stalls were counted in ticks, give --fabric FILE or --tick TIME; if not, collect "
+            "them: tailback collect (PortXmitWait)"
+        )
+    if verdict.kind == "unknown" and damaged:
+        return "correct what was left out, or collect it again: tailback collect --out FOLDER"
     if verdict.kind == "unknown":
-        return ["NEXT  read again later and give both files; or: tailback collect"]
-    if out is not None:
-        return wrap(f"tables are in {out}", "      ", "NEXT  ")
-    return [
-        "NEXT  add --out DIR for tables; to learn whose traffic it",
-        "      was, use a trace: tailback diagnose",
-    ]
+        return "read again later and give both files; or: tailback collect --out FOLDER"
+    return trace_next(verdict.kind)

@@ -12,7 +12,13 @@ import click
 
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
-from tailback.cli.option_types import TimeBudget, format_option, profile_option, quiet_option
+from tailback.cli.option_types import (
+    OneOf,
+    TimeBudget,
+    format_option,
+    profile_option,
+    quiet_option,
+)
 from tailback.cli.progress import meter, profiled
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED, show
 from tailback.cli.source import allow_hosts_option, source_options
@@ -32,15 +38,14 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE|FOLDER",
-    help="Port counters of the time of the trace, as tailback counters reads them; may be "
-    "repeated.",
+    help="Port counters of that time, as tailback counters reads them. May be repeated.",
 )
 @click.option(
     "--jobs",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Jobs that ran at the same time: output of sacct or squeue, qstat -f, or a CSV of job, "
-    "start, end, hosts (default: that of a recording).",
+    help="Jobs that ran meanwhile: sacct, squeue, qstat -f or a CSV. A CSV has job, start, end, "
+    "hosts. Default: the list of a recording.",
 )
 @click.option(
     "--samples",
@@ -58,13 +63,13 @@ if TYPE_CHECKING:
 @click.option(
     "--forecast",
     is_flag=True,
-    help="Forecast the run, and do not compare it with recorded times (default for recordings "
-    "whose ranks shared cores, and with --compute-scale or --ranks).",
+    help="Forecast the run, without recorded times. Default for recordings whose ranks shared "
+    "cores, and with --compute-scale or --ranks.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Folder for report and data (default tailback-NAME).",
+    help="Folder for report and data. Default: tailback-NAME.",
 )
 @click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
 @click.option(
@@ -91,12 +96,11 @@ if TYPE_CHECKING:
     "--budget",
     type=TimeBudget(),
     metavar="TIME",
-    help="Wall-clock time for a measured run, such as '60 s': leave out what does not fit, and "
-    "say so.",
+    help="Wall-clock time to spend, such as '60 s'. What does not fit is left out, and named.",
 )
 @click.option(
     "--figures",
-    type=click.Choice(["svg", "pdf", "png"]),
+    type=OneOf(["svg", "pdf", "png"]),
     multiple=True,
     help="Also write every figure in this format; may be repeated.",
 )
@@ -104,7 +108,7 @@ if TYPE_CHECKING:
     "-v",
     "--verbose",
     is_flag=True,
-    help="Print everything on the terminal: evidence, candidates, measured time and notes.",
+    help="Print everything. That is evidence, candidates, measured time and notes.",
 )
 @click.option(
     "--evidence",
@@ -159,8 +163,10 @@ def diagnose(
 
     SOURCE is a trace (tailback list reader), which needs --fabric, or a
     scenario (.toml), or the folder of an earlier run or diagnosis, or of a run in
-    the lab (tailback lab run). For a trace with times the verdict explains the
-    measured time; if its ranks shared cores, it is a forecast.
+    the lab (tailback lab run).
+
+    For a trace with times the verdict explains the measured time; if its ranks
+    shared cores, it is a forecast.
 
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the

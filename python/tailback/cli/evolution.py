@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.cli.option_types import FiniteRange
+from tailback.cli.option_types import FiniteRange, OneOf
 from tailback.cli.runs import default_output, skip_lines
 from tailback.errors import RunError, TailbackError
 from tailback.fabric.degraded import degrade
@@ -50,7 +50,7 @@ DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
     "y, z; not needed if the counters contain them.",
 )
 @click.option(
-    "--direction", type=click.Choice(DIRECTIONS), help="Direction to show in a torus (default X+)."
+    "--direction", type=OneOf(DIRECTIONS), help="Direction to show in a torus (default X+)."
 )
 @click.option(
     "--threshold",

@@ -14,7 +14,7 @@ _SMALL = 0.005
 """Minimum fraction of the measured time of a cause on the screen; others are in
 ``diagnosis.json``."""
 
-_ROWS = 4
+_ROWS = 3
 """Causes on one screen; others are counted."""
 
 _PORT_EVENTS = 2

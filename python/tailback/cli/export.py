@@ -11,6 +11,8 @@ import click
 import polars as pl
 
 from tailback.api.runs import require_packets
+from tailback.cli.grouped_help import SuggestingGroup
+from tailback.cli.option_types import OneOf
 from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import FabricError, RunError, TailbackError
@@ -37,7 +39,7 @@ _SHOWN = 10
 """Links on the screen; the CSV has all."""
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def export() -> None:
     """Export a run in the formats of other tools."""
 
@@ -172,7 +174,7 @@ def _format_estimate(row: dict[str, float | None], name: str) -> str:
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
     "--side",
-    type=click.Choice(["sender", "receiver"]),
+    type=OneOf(["sender", "receiver"]),
     default="sender",
     show_default=True,
     help="Lines and ranks that send, or that receive.",

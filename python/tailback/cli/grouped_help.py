@@ -1,10 +1,14 @@
-"""Help of commands with many options: the common ones first, in groups."""
+"""Groups: of options, in the help of commands that have many, and of commands."""
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import click
+
+from tailback.cli.result import RefusedValueError
+from tailback.errors import nearest
 
 GROUPS = {
     "Input": (
@@ -77,12 +81,41 @@ GROUPS = {
 
 COMMON = {
     *("fabric", "hosts", "rankfile", "placement", "compute_scale"),
-    *("counters", "jobs", "forecast", "remedies", "methods", "simulated", "model"),
+    *("counters", "jobs", "forecast", "budget", "methods", "simulated", "model"),
     *("over", "workers", "dask", "slurm", "part", "tables"),
     *("last", "threshold", "page", "interval", "duration", "metrics", "compact_only"),
     *("out", "force", "verbose", "form", "help_all"),
 }
 """Options that ``--help`` lists; ``--help-all`` lists every one."""
+
+RARE = {
+    "diagnose": {"placement", "compute_scale", "methods", "workers", "dask", "slurm", "force"},
+    "sweep": {"hosts", "rankfile", "placement", "compute_scale"},
+}
+"""Of these, those that a command needs too rarely to list them."""
+
+
+def is_common(command: str | None, option: str | None) -> bool:
+    """Whether ``--help`` of a command lists an option."""
+    return option in COMMON and option not in RARE.get(str(command), ())
+
+
+def first_sentence(text: str) -> str:
+    """What ``--help`` says of an option; ``--help-all`` says all of it."""
+    return f"{text.partition('. ')[0].removesuffix('.')}."
+
+
+class SuggestingGroup(click.Group):
+    """A group whose error for an unknown command names the nearest one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            remedy = nearest(args[0], self.list_commands(ctx))
+            raise RefusedValueError(f"there is no command {args[0]!r}", remedy, ctx=ctx)
+        return super().resolve_command(ctx, args)
 
 
 class GroupedHelp(click.Command):
@@ -102,12 +135,22 @@ class GroupedHelp(click.Command):
         finally:
             self.lists_all = False
 
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description: of its paragraphs, ``--help`` has the first, second and last."""
+        text, paragraphs = self.help, (self.help or "").split("\n\n")
+        if not self.lists_all and len(paragraphs) > 3:
+            self.help = "\n\n".join([*paragraphs[:2], paragraphs[-1]])
+        try:
+            super().format_help_text(ctx, formatter)
+        finally:
+            self.help = text
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in groups."""
         options = {
-            option.name: option
+            option.name: option if self.lists_all else _brief(option)
             for option in self.get_params(ctx)
-            if self.lists_all or option.name in COMMON
+            if self.lists_all or is_common(self.name, option.name)
         }
         last, help_option = list(GROUPS)[-1], self.get_help_option(ctx)
         for group, names in GROUPS.items():
@@ -118,6 +161,14 @@ class GroupedHelp(click.Command):
             if rows:
                 with formatter.section(group):
                     formatter.write_dl(rows)
+
+
+def _brief(parameter: click.Parameter) -> click.Parameter:
+    """An option with the first sentence of its help."""
+    out = copy(parameter)
+    if isinstance(out, click.Option) and out.help:
+        out.help = first_sentence(out.help)
+    return out
 
 
 def _show_full_help(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from tailback.cli.text import align_columns, table_width, truncate
+from tailback.cli.text import align_columns, heading, more_line, table_width, truncate
 from tailback.port_counters.changes import described
 from tailback.units import utc
 
@@ -34,9 +34,8 @@ def ill_lines(ill: pl.DataFrame) -> list[str]:
     if not rows:
         return []
     header = ("link", "what is wrong", "since (UTC)", "Gb/s lost")
-    more = ill.height - len(rows)
-    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
-    return ["", "LINKS THAT NEED A HAND", *align_columns(header, rows, "   r", names=(0,)), *tail]
+    table = align_columns(header, rows, "   r", names=(0,))
+    return [heading("LINKS THAT NEED A HAND"), *table, *more_line(ill.height - len(rows))]
 
 
 def change_lines(changes: pl.DataFrame) -> list[str]:
@@ -56,9 +55,8 @@ def change_lines(changes: pl.DataFrame) -> list[str]:
     ]
     if not rows:
         return []
-    more = changes.height - len(rows)
-    tail = [f"  … and {more} more (--format json lists all)"] if more > 0 else []
-    return ["", "WHAT CHANGED", *align_columns(("UTC", "", ""), rows, "", names=(1, 2)), *tail]
+    table = align_columns(("UTC", "", ""), rows, "", names=(1, 2))
+    return [heading("WHAT CHANGED"), *table, *more_line(changes.height - len(rows))]
 
 
 def _since(time_ns: int | None) -> str:

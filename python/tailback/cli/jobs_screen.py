@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tailback.cli.ill_links_screen import format_gbps
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import align_columns, heading, more_line, wrap
 from tailback.evidence.culprits import JobHarm
 from tailback.units import percent
 
@@ -17,7 +17,7 @@ def job_lines(harm: JobHarm | None) -> list[str]:
     if harm is None:
         return []
     if harm.jobs.is_empty():
-        return ["", "JOBS", *wrap("no job of the list ran on hosts that were read meanwhile")]
+        return [heading("JOBS"), *wrap("no job of the list ran on hosts that were read meanwhile")]
     rows = []
     reasons = []
     for row in harm.jobs.head(_JOBS).iter_rows(named=True):
@@ -35,15 +35,14 @@ def job_lines(harm: JobHarm | None) -> list[str]:
         )
         if row["stall_fraction"] > 0:
             reasons.append(f"{row['job']}: {row['why']}")
-    more = harm.jobs.height - len(rows)
-    lines = ["", "JOBS"]
+    lines = [heading("JOBS")]
     lines += align_columns(
         ("job", "hosts", "stalled", "Gb/s lost", "held up by", "share", "p"),
         rows,
         " rrr rr",
         names=(0, 4),
     )
-    lines += [f"  … and {more} more (--format json lists all)"] if more > 0 else []
+    lines += more_line(harm.jobs.height - len(rows))
     for reason in reasons[:3]:
         lines += wrap(reason)
     return lines

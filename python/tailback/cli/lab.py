@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tailback.cli.grouped_help import SuggestingGroup
 from tailback.cli.option_types import quiet_option
 from tailback.cli.progress import meter
 from tailback.errors import RunError, TailbackError
@@ -23,7 +24,7 @@ from tailback.sources.diagnosis_folder import RANK_FILES, RATES_FILE, read_diagn
 from tailback.units import counted
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def lab() -> None:
     """Run an MPI program across a real network on this machine, with a known fault.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tailback.errors import InvalidValueError
+from tailback.cli.result import RefusedValueError
+from tailback.errors import InvalidValueError, nearest
 from tailback.units import parse_time_ps
 
 if TYPE_CHECKING:
@@ -28,26 +29,15 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class TimeBudget(click.ParamType["Budget"]):
-    """A wall-clock time with its unit, which begins to run when the option is read."""
+class OneOf(click.Choice[str]):
+    """One of several words."""
 
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Budget:
-        """The budget; refuses a time without a unit, and none at all."""
-        from tailback.budget import Budget
-
-        if isinstance(value, Budget):
-            return value
-        try:
-            time_ps = parse_time_ps(value)
-        except InvalidValueError as error:
-            self.fail(str(error), param, ctx)
-        if time_ps <= 0:
-            self.fail(f"{value} is no time, give '60 s' for example", param, ctx)
-        return Budget(time_ps / 1e12)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word; of an unknown one the error names the nearest."""
+        if value not in self.choices:
+            remedy = nearest(str(value), self.choices)
+            raise RefusedValueError(f"unknown value {str(value)!r}", remedy, param, ctx)
+        return str(value)
 
 
 _LONG_UNITS_NS = {"min": 60e9, "h": 3600e9, "d": 86400e9}
@@ -75,17 +65,36 @@ class Duration(click.ParamType[float]):
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(min|h|d)\s*", value)
         if match and self._long:
             nanoseconds = float(match[1]) * _LONG_UNITS_NS[match[2]]
-            if not 0 < nanoseconds < 2**63:
-                self.fail(f"{value!r} is out of range", param, ctx)
-            return nanoseconds
-        try:
-            picoseconds = parse_time_ps(value)
-        except ValueError as error:
-            more = ", or '7 d' (min, h, d)" if self._long else ""
-            self.fail(f"{error}{more}", param, ctx)
-        if picoseconds < (1000 if self._least == "nanosecond" else 1):
-            self.fail(f"{value!r} is less than a {self._least}", param, ctx)
-        return picoseconds / 1000
+        else:
+            try:
+                nanoseconds = parse_time_ps(value) / 1000
+            except InvalidValueError as error:
+                remedy = "write it like '60 s', '10 min', '2 h' or '7 d'"
+                remedy = remedy if self._long else error.remedy
+                raise RefusedValueError(error.message, remedy, param, ctx) from None
+        if nanoseconds < (1 if self._least == "nanosecond" else 1e-3):
+            remedy = f"give a {self._least} or more"
+            raise RefusedValueError(f"{value!r} is too short", remedy, param, ctx)
+        if nanoseconds >= 2**63:
+            remedy = "give less than 292 years"
+            raise RefusedValueError(f"{value!r} is out of range", remedy, param, ctx)
+        return nanoseconds
+
+
+class TimeBudget(click.ParamType["Budget"]):
+    """A wall-clock time with its unit, which begins to run when the option is read."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Budget:
+        """The budget; refuses a time without a unit, and none at all."""
+        from tailback.budget import Budget
+
+        if isinstance(value, Budget):
+            return value
+        return Budget(Duration(long=True).convert(value, param, ctx) / 1e9)
 
 
 profile_option = click.option(
@@ -94,10 +103,14 @@ profile_option = click.option(
     help="Show Tailback's own CPU time and memory by stage, on stderr.",
 )
 
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, help="Print everything, not one screen."
+)
+
 format_option = click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json"]),
+    type=OneOf(["text", "json"]),
     default="text",
     show_default=True,
     help="What to print.",

@@ -41,9 +41,20 @@ def pairs_lines(result: PairsResult) -> list[str]:
             lines += wrap(f"instead of {printable(part.subject)}: {printable(others)}")
     notes = [text for note in result.notes for text in wrap(f"not used: {printable(note)}")]
     lines += ["", *notes] if notes else []
+    return [*lines, "", *wrap(_what_next(result), indent=" " * 6, first="NEXT  ")]
+
+
+def _what_next(result: PairsResult) -> str:
+    """What to check, to measure or to diagnose."""
     if result.slow:
-        lines += ["", *wrap(result.slow[0].check, first="NEXT  ")]
-    return lines
+        first = result.slow[0]
+        return f"of {printable(first.subject)}: {first.check[:1].lower()}{first.check[1:]}"
+    if result.cause == "undetermined":
+        return (
+            "test more pairs, so that each host has two partners or more (sendrecv_perf, osu_bw, "
+            "ib_write_bw), and give all outputs: tailback diagnose FOLDER --fabric FILE"
+        )
+    return "if a program is slow all the same, diagnose its trace: tailback diagnose TRACE"
 
 
 def _pairs(part: SlowPart) -> str:

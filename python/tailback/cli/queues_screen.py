@@ -9,7 +9,15 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.cli.ill_links_screen import ill_lines
-from tailback.cli.text import align_columns, truncate, wrap
+from tailback.cli.text import (
+    Section,
+    align_columns,
+    heading,
+    more_line,
+    one_screen,
+    truncate,
+    wrap,
+)
 from tailback.io.delimited import telling_first
 from tailback.names.display import printable, shorten_names
 from tailback.names.ports import Peers
@@ -55,6 +63,9 @@ def queues_screen(
     kinds: list[str],
     out: Path | None,
     classes: Sequence[str] = (),
+    *,
+    left_out: Sequence[str] = (),
+    verbose: bool = False,
 ) -> list[str]:
     """The lines to print.
 
@@ -64,29 +75,54 @@ def queues_screen(
         kinds: What the counters were read from.
         out: Where tables were written, None when nowhere.
         classes: Lines on the classes of ports, of counters of pauses.
+        left_out: Notes on damaged files and rows.
+        verbose: Whether to show more than one screen.
     """
     scope = (
-        f"{counted(verdict.ports, 'port')} of {counted(verdict.devices, 'device')}, "
-        f"{counted(verdict.intervals, 'interval')} over "
+        f"{_judged_by(verdict)}; {counted(verdict.ports, 'port')} of "
+        f"{counted(verdict.devices, 'device')}, {counted(verdict.intervals, 'interval')} over "
         f"{format_time(1000 * (verdict.end_ns - verdict.start_ns))}; from "
         f"{truncate(', '.join(kinds), 40)}"
     )
-    return [
-        f"VERDICT  {_TITLE[verdict.kind]}",
-        *wrap(sentence(verdict)),
-        *wrap(_judged_by(verdict)),
-        *wrap(scope),
-        *([] if verdict.kind == "rates" else [*_degraded(verdict), *_queued(verdict)]),
-        *classes,
-        *ill_lines(judged.ill),
-        *event_lines(verdict.events, verdict.peers, told_of(verdict.kind)),
-        "",
-        "WHAT COUNTERS CANNOT TELL",
-        *wrap("; ".join(cannot_tell(verdict.events))),
-        *noticed_lines(judged),
-        "",
-        *_next_step(verdict, out),
+    served = [] if verdict.kind == "rates" else _degraded(verdict)
+    queued = [] if verdict.kind == "rates" else _queued(verdict)
+    named_above = told_of(verdict.kind)
+    sections: list[Section] = [
+        (
+            "verdict",
+            [
+                heading("VERDICT", _TITLE[verdict.kind], colour_of(verdict.kind)),
+                *wrap(sentence(verdict)),
+                *wrap(scope),
+                *left_out_lines(left_out),
+            ],
+        ),
+        ("next step", _next_step(verdict, out)),
+        ("ill links", ill_lines(judged.ill)),
+        ("slow links", served),
+        ("ports that queue", queued),
+        ("classes of ports", classes),
+        ("errors and pauses", event_lines(verdict.events, verdict.peers, named_above)),
+        *noticed_sections(judged, left_out, verbose=verbose),
+        ("what counters cannot tell", limit_lines(cannot_tell(verdict.events))),
     ]
+    return one_screen(sections, verbose=verbose)
+
+
+def limit_lines(limits: Sequence[str]) -> list[str]:
+    """What counters cannot tell."""
+    return [heading("WHAT COUNTERS CANNOT TELL"), *wrap("; ".join(limits))]
+
+
+def left_out_lines(notes: Sequence[str]) -> list[str]:
+    """What of the files is damaged, and was left out."""
+    shown = [line for note in notes[:_NOTES] for line in wrap(truncate(note, 230))]
+    return [*shown, *more_line(len(notes) - _NOTES)]
+
+
+def colour_of(kind: str) -> str:
+    """Colour of a verdict by its kind."""
+    return {"quiet": "green", "unknown": "yellow", "rates": "yellow"}.get(kind, "red")
 
 
 def told_of(kind: str) -> str:
@@ -94,25 +130,37 @@ def told_of(kind: str) -> str:
     return {"faults": "errors", "slower": "slower"}.get(kind, "")
 
 
-def noticed_lines(verdict: Verdict) -> list[str]:
-    """Oddities of the counters, unused columns, and the notes."""
+def noticed_sections(
+    verdict: Verdict, above: Sequence[str], *, verbose: bool = False
+) -> list[Section]:
+    """Columns that were not used, the notes, and oddities of the counters.
+
+    Args:
+        verdict: What was found.
+        above: Notes that are on the screen already.
+        verbose: Whether to show all of them.
+    """
     seen = [(str(count), _NOTICED[name]) for name, count in verdict.noticed.items() if count > 0]
-    above = verdict.ports.filter(pl.col("maximum") > 1).height
-    if above:
-        seen.append((str(above), "ports with an interval above 100 %: instants are estimates"))
-    lines = ["", "NOTICED", *align_columns(("", "intervals"), seen, "r ")] if seen else []
+    beyond = verdict.ports.filter(pl.col("maximum") > 1).height
+    if beyond:
+        seen.append((str(beyond), "ports with an interval above 100 %: instants are estimates"))
+    odd = [heading("NOTICED"), *align_columns(("", "intervals"), seen, "r ")] if seen else []
+    unused = list[str]()
     if verdict.unknown:
-        some = ", ".join(shorten_names(telling_first(verdict.unknown)[:_COLUMNS], 30))
-        n_left = len(verdict.unknown) - _COLUMNS
-        tail = f" and {n_left} more (--format json lists all)" if n_left > 0 else ""
-        lines += ["", "COLUMNS NOT USED", *wrap(f"{some}{tail}")]
-    if verdict.notes:
-        lines += ["", "NOTES"]
-        for note in verdict.notes[:_NOTES]:
-            lines += wrap(truncate(note, 230))
-        if len(verdict.notes) > _NOTES:
-            lines.append(f"  … and {len(verdict.notes) - _NOTES} more (--format json lists all)")
-    return lines
+        most = len(verdict.unknown) if verbose else _COLUMNS
+        some = ", ".join(shorten_names(telling_first(verdict.unknown)[:most], 30))
+        n_left = len(verdict.unknown) - most
+        tail = f" and {n_left} more" if n_left > 0 else ""
+        unused = wrap(f"columns {some}{tail}", indent=" " * 10, first="NOT USED  ")
+    notes = [note for note in verdict.notes if note not in above]
+    listed = notes if verbose else notes[:_NOTES]
+    lines = [line for note in listed for line in wrap(truncate(note, 230))]
+    lines += more_line(len(notes) - len(listed))
+    return [
+        ("columns not used", unused),
+        ("notes", [heading("NOTES"), *lines] if lines else []),
+        ("oddities", odd),
+    ]
 
 
 def _judged_by(verdict: PortVerdict) -> str:
@@ -147,8 +195,7 @@ def _degraded(verdict: PortVerdict) -> list[str]:
         return []
     header = ("link", "serves", "95 % interval", "over", "evidence")
     return [
-        "",
-        "LINKS THAT SERVE LESS THAN THEIR RATE",
+        heading("LINKS THAT SERVE LESS THAN THEIR RATE"),
         *align_columns(header, rows, " rrr ", names=(0,)),
     ]
 
@@ -180,7 +227,7 @@ def _queued(verdict: PortVerdict) -> list[str]:
         for row in worst.head(_PORTS).iter_rows(named=True)
     ]
     more = worst.height - len(rows)
-    lines = ["", "PORTS THAT QUEUE MOST"]
+    lines = [heading("PORTS THAT QUEUE MOST")]
     lines += align_columns(
         ("port", "queued", "longest", "used", "drops"), rows, " rrrr", names=(0,)
     )
@@ -212,31 +259,43 @@ def event_lines(events: pl.DataFrame, peers: Peers, shown_kind: str) -> list[str
             lines += align_columns(("port", str(kind), "counters"), cells, " r ", names=(0,))
             if rows.height > _PORTS:
                 lines.append(f"  … and {rows.height - _PORTS} more")
-    return ["", "ERRORS, PAUSES, MARKS AND LOSSES", *lines] if lines else []
+    return [heading("ERRORS, PAUSES, MARKS AND LOSSES"), *lines] if lines else []
 
 
 def _next_step(verdict: PortVerdict, out: Path | None) -> list[str]:
+    return next_lines(_what_next(verdict), out)
+
+
+def next_lines(step: str, out: Path | None) -> list[str]:
+    """What to do next, and where tables are."""
+    where = [] if out is None else wrap(f"tables are in {printable(str(out))}", "      ", "      ")
+    return [*wrap(step, "      ", heading("NEXT  ")), *where]
+
+
+def trace_next(kind: str) -> str:
+    """The step after counters that show congestion, or little of it."""
+    if kind == "quiet":
+        return (
+            "if a program is slow all the same, diagnose its trace: tailback record, then "
+            "tailback diagnose"
+        )
+    return "learn whose traffic it was from a trace: tailback record, then tailback diagnose"
+
+
+def _what_next(verdict: PortVerdict) -> str:
     if verdict.kind == "unknown" and not verdict.moved:
-        return ["NEXT  give readings of different instants, each in its own file"]
+        return "give readings of different instants, each in its own file"
     if verdict.kind == "unknown":
-        return [
-            "NEXT  also record queues and drops: tc -s qdisc (qdisc_backlog, qdisc_drops) on",
-            "      hosts, ifOutDiscards or the queue lengths of the vendor on switches",
-        ]
+        return (
+            "also record queues and drops: tc -s qdisc (qdisc_backlog, qdisc_drops) on hosts, "
+            "ifOutDiscards or the queue lengths of the vendor on switches"
+        )
     if verdict.kind == "rates":
-        return ["NEXT  check the unit of the rates: that of the column's name in --fabric FILE"]
+        return "check the unit of the rates: that of the column's name in --fabric FILE"
     if not verdict.tests.rated:
-        return ["NEXT  give --fabric FILE with the rates of the links"]
-    if out is not None:
-        return wrap(f"tables are in {out}", "      ", "NEXT  ")
+        return "give --fabric FILE with the rates of the links"
     if verdict.kind == "paused":
-        return [
-            "NEXT  read the counters of the far end: what it waits for, or which of its ports",
-            "      is full",
-        ]
+        return "read the counters of the far end: what it waits for, or which of its ports is full"
     if verdict.kind in ("degraded", "faults", "slower"):
-        return ["NEXT  check that cable, its transceivers and the settings of both its ports"]
-    return [
-        "NEXT  add --out DIR for tables; to learn whose traffic it",
-        "      was, use a trace: tailback diagnose",
-    ]
+        return "check that cable, its transceivers and the settings of both its ports"
+    return trace_next(verdict.kind)

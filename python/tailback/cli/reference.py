@@ -7,7 +7,7 @@ import sys
 import click
 
 from tailback.cli import COMMANDS, cli
-from tailback.cli.grouped_help import COMMON, GroupedHelp
+from tailback.cli.grouped_help import GroupedHelp, is_common
 
 _INTRODUCTION = r"""# Command line
 
@@ -59,7 +59,7 @@ def markdown() -> str:
         text = command.get_help(inner)
         if isinstance(command, GroupedHelp):
             options = {(each.name, getattr(each, "help", "")) for each in command.params}
-            if not {each for each in options if each[0] not in COMMON} <= listed:
+            if not {each for each in options if not is_common(name, each[0])} <= listed:
                 text = command.full_help(inner)
             listed |= options
         sections += [f"## tailback {name}", _fenced(text)]

@@ -9,12 +9,16 @@ from pathlib import Path
 from tailback.cli.explanation_screen import explanation_lines, measurement_lines
 from tailback.cli.measured_screen import first_line, measured_lines
 from tailback.cli.text import (
+    SCREEN_LINES,
+    Section,
     align_columns,
     command_lines,
+    fitting,
     heading,
     table_width,
     text_width,
     truncate,
+    without_gap,
     wrap,
 )
 from tailback.diagnosis.cause_wording import CODE, VERDICTS
@@ -46,6 +50,9 @@ _COLOURS = {"undetermined": "yellow", "none": "green", "healthy": "green", "not-
 
 _NOTES = 2
 """Notes on one screen; others are counted."""
+
+_REMEDY_LINES = 8
+"""Lines of what to do on one screen; an action that does not fit is left to ``-v``."""
 
 _NOT_USED_WIDTH = 300
 """Columns of a line on what was not used: names of files may be long."""
@@ -80,41 +87,72 @@ def diagnosis_lines(
         rank_files: Rank files of the remedy.
         verbose: Whether to show all evidence, candidates and notes; otherwise one screen.
     """
-    explanation = diagnosis.explanation
-    lines = first_line(diagnosis)
-    colour = _COLOURS.get(diagnosis.cause, "red")
-    lines += [heading("VERDICT", _verdict(diagnosis), colour), *wrap(diagnosis.headline)]
+    asked = None if diagnosis.explanation is None else diagnosis.explanation.next_measurement
+    # Last: what is read first after a long screen.
+    measurement = [] if asked is None else measurement_lines(asked)
+    before, after = _sections(diagnosis, folder, call_sites, rank_files, verbose=verbose)
+    not_used = _not_used(diagnosis)
     if verbose:
-        lines += _about_times(diagnosis)
-    elif diagnosis.confidence <= 0 and explanation is None:
-        lines += wrap(_how_sure(diagnosis))
-        lines += _lacking(diagnosis)
-    if diagnosis.captured and not verbose:
-        lines += wrap(diagnosis.times_from)
-    lines += _remedy(diagnosis, folder, rank_files, verbose=verbose)
+        notes: Section = ("notes", without_gap(_notes(diagnosis)))
+        shown, _ = fitting([*before, *after, notes], SCREEN_LINES, verbose=True)
+        return [*shown, *not_used, "", *_next(folder), *measurement]
+    essential = _essential(diagnosis)
+    notes = ("notes", _short_notes(essential))
+    # The notes on an open question tell why it is open.
+    is_open = diagnosis.cause == "undetermined"
+    room = SCREEN_LINES - len(not_used) - 2 - len(measurement)
+    parts = [*before, notes, *after] if is_open else [*before, *after, notes]
+    shown, left_out = fitting(parts, room)
+    more = _more(diagnosis, left_out, () if "notes" in left_out else essential)
+    return [*shown, *not_used, "", *_next(folder, more), *measurement]
+
+
+def _sections(
+    diagnosis: Diagnosis,
+    folder: Path,
+    call_sites: Sequence[str],
+    rank_files: Sequence[RankFile],
+    *,
+    verbose: bool,
+) -> tuple[list[Section], list[Section]]:
+    """Verdict and what to do; and what they rest on."""
+    explanation = diagnosis.explanation
     measured = explanation is not None
+    remedy = _remedy(diagnosis, folder, rank_files, verbose=verbose)
+    before: list[Section] = [
+        ("verdict", _verdict_lines(diagnosis, verbose=verbose)),
+        ("what to do", without_gap(remedy)),
+    ]
+    after = list[Section]()
     if not measured or diagnosis.cause in CAUSES_ON_LINKS:
-        lines += _links_in_question(diagnosis, call_sites, verbose=verbose)
+        links = _links_in_question(diagnosis, call_sites, verbose=verbose)
+        after += [("links", without_gap(links))]
     if explanation is not None:
-        lines += explanation_lines(explanation, verbose=verbose)
+        costs = explanation_lines(explanation, verbose=verbose)
+        after += [("cost of each cause", without_gap(costs))]
     if diagnosis.waterfall and (verbose or not measured):
         of_model = " IN THE MODEL" if measured else ""
-        lines += ["", heading(f"WHERE THE TIME GOES{of_model}"), *_waterfall(diagnosis)]
+        title = heading(f"WHERE THE TIME GOES{of_model}")
+        after += [("where the time goes", [title, *_waterfall(diagnosis)])]
     if verbose:
         if measured and diagnosis.cause not in CAUSES_ON_LINKS:
-            lines += ["", *wrap(_findings_without_links(diagnosis), first="")]
-        lines += measured_lines(diagnosis)
-        lines += ["", heading("HOW SURE"), *wrap(_how_sure(diagnosis))]
-    lines += _not_used(diagnosis)
+            after += [("links", wrap(_findings_without_links(diagnosis), first=""))]
+        after += [("measured time", without_gap(measured_lines(diagnosis)))]
+        after += [("how sure", [heading("HOW SURE"), *wrap(_how_sure(diagnosis))])]
+    return before, after
+
+
+def _verdict_lines(diagnosis: Diagnosis, *, verbose: bool) -> list[str]:
+    """What is diagnosed, the verdict, and what the recording lacks."""
+    colour = _COLOURS.get(diagnosis.cause, "red")
+    lines = first_line(diagnosis)
+    lines += [heading("VERDICT", _verdict(diagnosis), colour), *wrap(diagnosis.headline)]
     if verbose:
-        lines += _notes(diagnosis)
-    else:
-        lines += _short_notes(diagnosis)
-    lines += ["", heading("NEXT", f"open {printable(str(folder / 'report.html'))}")]
-    lines += [] if verbose else [_more(diagnosis)]
-    asked = explanation.next_measurement if explanation is not None else None
-    # Last: what is read first after a long screen.
-    return lines if asked is None else [*lines, *measurement_lines(asked)]
+        return lines + _about_times(diagnosis)
+    if diagnosis.confidence <= 0 and diagnosis.explanation is None:
+        lines += wrap(_how_sure(diagnosis))
+        lines += _lacking(diagnosis)
+    return [*lines, *wrap(diagnosis.times_from)] if diagnosis.captured else lines
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
@@ -149,7 +187,11 @@ def _not_used(diagnosis: Diagnosis) -> list[str]:
     if not diagnosis.not_used:
         return []
     texts = [truncate(text, _NOT_USED_WIDTH) for text in diagnosis.not_used]
-    return ["", heading("NOT USED"), *chain.from_iterable(map(wrap, texts))]
+    first, *others = texts
+    lines = wrap(first, indent=" " * 10, first=f"{heading('NOT USED')}  ")
+    for text in others:
+        lines += wrap(text, indent=" " * 10)
+    return ["", *lines]
 
 
 def _notes(diagnosis: Diagnosis) -> list[str]:
@@ -161,12 +203,10 @@ def _notes(diagnosis: Diagnosis) -> list[str]:
     return ["", heading("NOTES"), *shown] if notes else []
 
 
-def _short_notes(diagnosis: Diagnosis) -> list[str]:
-    """The notes of :func:`_essential`, each cut to two lines."""
-    lines = list[str]()
-    for text in _essential(diagnosis):
-        lines += wrap(f"note: {truncate(text, 2 * text_width() - 20)}")
-    return ["", *lines] if lines else []
+def _short_notes(texts: Sequence[str]) -> list[str]:
+    """Notes, each cut to two lines."""
+    shown = (wrap(f"note: {truncate(text, 2 * text_width() - 20)}") for text in texts)
+    return list(chain.from_iterable(shown))
 
 
 def _essential(diagnosis: Diagnosis) -> list[str]:
@@ -176,12 +216,19 @@ def _essential(diagnosis: Diagnosis) -> list[str]:
     return [text for text in dict.fromkeys(notes) if text not in diagnosis.not_used][:_NOTES]
 
 
-def _more(diagnosis: Diagnosis) -> str:
-    """What the report has and this screen does not."""
+def _more(diagnosis: Diagnosis, left_out: Sequence[str], shown: Sequence[str]) -> str:
+    """What ``-v`` prints and one screen does not."""
     notes = {*diagnosis.warnings, *diagnosis.assumptions} - set(diagnosis.not_used)
-    more = len(notes) - len(_essential(diagnosis))
-    noted = f", candidates and {counted(more, 'more note')}" if more > 0 else " and candidates"
-    return f"      for evidence{noted}; option -v prints them"
+    more = len(notes) - len(shown)
+    names = ["evidence", "candidates", *(name for name in left_out if name != "notes")]
+    return ", ".join([*names, *([counted(more, "more note")] if more > 0 else [])])
+
+
+def _next(folder: Path, more: str = "") -> list[str]:
+    """Where the report is, and what ``-v`` prints."""
+    report = f"open {printable(str(folder / 'report.html'))}"
+    text = f"{report}; -v prints {more}" if more else report
+    return wrap(text, indent=" " * 6, first=heading("NEXT  "))
 
 
 def _links_in_question(
@@ -303,7 +350,12 @@ def _remedy(
     remedy = diagnosis.remedy
     if remedy is None:
         return []
-    lines = ["", heading("REMEDY"), *wrap(remedy.action)]
+    actions = list(remedy.actions)
+    text = wrap(remedy.action)
+    while not verbose and len(text) > _REMEDY_LINES and len(actions) > 1:
+        actions.pop()
+        text = wrap(f"{' '.join(actions)} …")
+    lines = ["", heading("REMEDY"), *text]
     files = [file for file in rank_files if file.file in remedy.files]
     if files:
         first, *others = files
@@ -368,7 +420,7 @@ def candidate_lines(
     if not gains:
         at = head.index("gain")
         head, rows = _without(head, at), [_without(row, at) for row in rows]
-    return align_columns(head, rows, " rrrr"[: len(head)], names=(0,))
+    return align_columns(head, rows, " rrrr"[: len(head)], names=(0,), to_type=True)
 
 
 def _without(row: tuple[str, ...], at: int) -> tuple[str, ...]:

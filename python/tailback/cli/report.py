@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tailback.cli.loading import loading
+from tailback.cli.option_types import OneOf
 from tailback.errors import RunError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option(
     "--figures",
-    type=click.Choice(["svg", "pdf", "png"]),
+    type=OneOf(["svg", "pdf", "png"]),
     multiple=True,
     help="Also write every figure in this format, next to the report.",
 )

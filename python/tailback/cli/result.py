@@ -24,6 +24,24 @@ class StdoutClosedError(Exception):
         self.code = code
 
 
+class RefusedValueError(click.BadParameter):
+    """A value of an option that cannot be, with its remedy.
+
+    Attributes:
+        remedy: What to write.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        remedy: str,
+        param: click.Parameter | None = None,
+        ctx: click.Context | None = None,
+    ) -> None:
+        super().__init__(message, ctx, param)
+        self.remedy = remedy
+
+
 def show(text: str, code: int) -> int:
     """Print what a command found, and return its exit code.
 

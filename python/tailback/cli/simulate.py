@@ -10,7 +10,7 @@ import click
 
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
-from tailback.cli.option_types import format_option, profile_option, quiet_option
+from tailback.cli.option_types import OneOf, format_option, profile_option, quiet_option
 from tailback.cli.progress import meter, profiled
 from tailback.cli.source import source_options
 from tailback.cli.text import wrap
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @source_options
 @click.option(
     "--model",
-    type=click.Choice(["packet", "fluid"]),
+    type=OneOf(["packet", "fluid"]),
     default="packet",
     show_default=True,
     help="Simulate packets, or rates: faster, but an estimate.",

@@ -32,7 +32,7 @@ _NETWORK = (
     click.option(
         "--fabric",
         metavar="FILE|PRESET|RUN",
-        help="Network of a trace or capture: a file or preset, or a scenario or run, whose "
+        help="Network of a trace: a file, a preset, or a scenario or run. Of the latter, "
         "[fabric] and [engine] are used.",
     ),
     click.option(
@@ -86,8 +86,8 @@ def scenario_options(command: F) -> F:
         click.option(
             "--hosts",
             metavar="SPEC",
-            help="Hosts of the job, like 0-127 or node[001-016]:4, 4 ranks each (for a trace: all "
-            "compute hosts).",
+            help="Hosts of the job, like 0-127 or node[001-016]:4. That is 4 ranks each. For a "
+            "trace: all compute hosts.",
         ),
         click.option(
             "--ranks-per-host",
@@ -100,8 +100,8 @@ def scenario_options(command: F) -> F:
         click.option(
             "--rankfile",
             metavar="FILE",
-            help="Where each rank ran: a CSV of rank and host, output of 'mpirun … env', a rank "
-            "file or host list; gives --hosts and --placement at once.",
+            help="Host of each rank: a CSV, rank file, host list or 'mpirun … env'. Gives --hosts "
+            "and --placement at once.",
         ),
         click.option(
             "--compute-scale",

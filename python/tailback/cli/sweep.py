@@ -12,10 +12,10 @@ import click
 
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
-from tailback.cli.option_types import format_option, quiet_option
+from tailback.cli.option_types import OneOf, format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.source import scenario_options
-from tailback.cli.text import align_columns, more_line, wrap
+from tailback.cli.text import align_columns, heading, more_line, wrap
 from tailback.errors import ScenarioError
 from tailback.names.display import printable
 from tailback.units import counted, format_time, percent
@@ -49,7 +49,7 @@ SHOWN, FAILURES_SHOWN, RUNS_NAMED = 10, 3, 8
 )
 @click.option(
     "--model",
-    type=click.Choice(["packet", "fluid"]),
+    type=OneOf(["packet", "fluid"]),
     default="packet",
     show_default=True,
     help="Simulate packets, or rates: faster, but an estimate.",
@@ -228,10 +228,17 @@ def _lines(study_sweep: Sweep) -> list[str]:
     from tailback.io.folders import shell_path
 
     facts, study = _facts(study_sweep), study_sweep.study
-    lines = [f"SWEEP  {facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"]
+    counts = f"{facts['done']} of {facts['runs']} runs done, {len(facts['failed'])} failed"
+    lines = [f"{heading('SWEEP')}  {counts}"]
     if facts["done"]:
-        frame = study_sweep.frame.sort("elapsed_ps").head(SHOWN)
+        by_time = study_sweep.frame.sort("elapsed_ps", "run")
         keys = list(study.points[0])
+        best = by_time.row(0, named=True)
+        point = ", ".join(f"{key}={printable(str(best[key]))}" for key in keys)
+        text = f"run {best['run']}, {format_time(int(best['elapsed_ps']))}: {point}"
+        lines += wrap(text, first=f"{heading('FASTEST')}  ")
+        # All in the order in which they are numbered; of many, the fastest first.
+        frame = by_time.head(SHOWN) if facts["done"] > SHOWN else by_time.sort("run")
         rows = [
             (
                 str(row["run"]),

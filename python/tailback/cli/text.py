@@ -44,6 +44,54 @@ def heading(title: str, subject: str = "", colour: str | None = None) -> str:
     return f"{title}  {subject}" if subject else title
 
 
+SCREEN_LINES = 30
+"""Lines of a result without ``--verbose``."""
+
+Section = tuple[str, Sequence[str]]
+"""What a part of a screen is about, in words, and its lines; none if it has nothing to say."""
+
+
+def one_screen(sections: Iterable[Section], *, verbose: bool = False) -> list[str]:
+    """Sections with a blank line between them, as many as fit on one screen, and what is left out.
+
+    Args:
+        sections: The sections, the most important first.
+        verbose: Show all.
+    """
+    listed = list(sections)
+    shown, left_out = fitting(listed, SCREEN_LINES, verbose=verbose)
+    if not left_out:
+        return shown
+    shown, left_out = fitting(listed, SCREEN_LINES - 2)
+    more = wrap(f"-v prints {', '.join(left_out)}", first="MORE  ", indent="      ")
+    return [*shown, "", *more[:1]]
+
+
+def fitting(
+    sections: Iterable[Section], room: int, *, verbose: bool = False
+) -> tuple[list[str], list[str]]:
+    """Sections with a blank line between them, as many as fit; and what the others are about.
+
+    Args:
+        sections: The sections, the most important first. The first is always shown.
+        room: Lines for all of them.
+        verbose: Show all.
+    """
+    shown, left_out = list[str](), list[str]()
+    for name, lines in sections:
+        if lines and (verbose or not shown or len(shown) + 1 + len(lines) <= room):
+            shown += ["", *lines] if shown else lines
+        elif lines:
+            left_out.append(name)
+    return shown, left_out
+
+
+def without_gap(lines: Sequence[str]) -> list[str]:
+    """Lines without blank ones at their start."""
+    start = next((i for i, line in enumerate(lines) if line), len(lines))
+    return list(lines[start:])
+
+
 def table_width() -> int:
     """Columns that a table may use: those of the terminal, 79 where there is none."""
     columns = shutil.get_terminal_size((NARROWEST, 24)).columns
@@ -64,6 +112,8 @@ def align_columns(
     rows: Iterable[Sequence[str]],
     right: str = "",
     names: Collection[int] = (),
+    *,
+    to_type: bool = False,
 ) -> list[str]:
     """A plain table, not wider than the terminal where names can be shortened.
 
@@ -72,23 +122,31 @@ def align_columns(
         rows: Cells.
         right: Alignment of each column; ``r`` aligns to the right.
         names: Columns of names, which are shortened together if the table is too wide.
+        to_type: Names are words to type, in the first column: one that is too long has a line of
+            its own above its row instead.
     """
     columns = [list(column) for column in zip(header, *rows, strict=True)]
     widths = [max(map(display_width, column)) for column in columns]
     room = table_width() - sum(2 + width for i, width in enumerate(widths) if i not in names)
+    above: dict[int, str] = {}
     # The narrowest first: the others get the width that it does not need.
     for place, i in enumerate(order := sorted(names, key=lambda i: widths[i])):
         share = room // (len(order) - place) - 2
-        if widths[i] > share:
+        if widths[i] > share and to_type:
+            above = {n: name for n, name in enumerate(columns[0]) if display_width(name) > share}
+            columns[0] = ["" if n in above else name for n, name in enumerate(columns[0])]
+            widths[0] = max(map(display_width, columns[0]))
+        elif widths[i] > share:
             columns[i] = [header[i], *shorten_names(columns[i][1:], share)]
             widths[i] = max(map(display_width, columns[i]))
         room -= widths[i] + 2
     lines = []
-    for row in zip(*columns, strict=True):
+    for number, row in enumerate(zip(*columns, strict=True)):
         padded = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
             padding = " " * (width - display_width(cell))
             padded.append(padding + cell if right[i : i + 1] == "r" else cell + padding)
+        lines += [f"  {printable(above[number])}"] if number in above else []
         lines.append("  " + "  ".join(padded).rstrip())
     return lines
 

@@ -102,7 +102,8 @@ def watch_lines(result: WatchResult, name: str) -> list[str]:
     ]
     lines += _hot_lines(view)
     lines += _tree_lines(view)
-    return lines + change_lines(result.changes)
+    changes = change_lines(result.changes)
+    return [*lines, "", *changes] if changes else lines
 
 
 def _course_width() -> int:

@@ -30,7 +30,7 @@ from tailback.io.delimited import (
     shown,
     unused_keys,
 )
-from tailback.io.input_files import content
+from tailback.io.input_files import content, require_text
 from tailback.io.manifest import require_unchanged
 from tailback.names.hosts import expand_hosts
 from tailback.registry import Registry
@@ -122,6 +122,7 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
             "is not text: it contains a zero byte", file=path, remedy="check the path"
         )
     text = data.decode("utf-8-sig", errors="replace")
+    require_text(text, path, JobListError)
     forms = [FORMS[format]] if format is not None else [entry.part for entry in FORMS]
     try:
         parsed = next((result for form in forms if (result := form(text, path, zone))), None)

@@ -265,6 +265,9 @@ def _with_limits(
     explanation: Explanation, cause: Cause, summary: EvidenceSummary, decision: Decision
 ) -> Explanation:
     """The explanation with what an open verdict lacks, or what a healthy one would have shown."""
+    if summary.impossible:
+        # What the counters cannot mean has to be mended first: no measurement of cables helps.
+        return explanation
     if cause == "undetermined" and summary.measurements is not None:
         return _with_next_measurement(explanation, summary.measurements, decision)
     if cause == HEALTHY and summary.sizes is not None:

@@ -11,13 +11,15 @@ import csv
 import io
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from tailback.errors import TailbackError
+from tailback.io.input_files import require_text
 
 Aliases = Mapping[str, Sequence[str]]
 """Names that a column may have, normalised by :func:`normal`, by role."""
@@ -72,9 +74,12 @@ class Delimited:
         """
         values = self.rows[role]
         if values.null_count():
-            line = int(self.rows["line"][int(values.is_null().arg_true()[0])])
-            raise self.error_at(role, line, "the field is empty", "fill it in, or drop the line")
+            raise self._empty(role, int(values.is_null().arg_true()[0]))
         return values
+
+    def _empty(self, role: str, row: int) -> TailbackError:
+        line = int(self.rows["line"][row])
+        return self.error_at(role, line, "the field is empty", "fill it in, or drop the line")
 
     def number(self, role: str, *, integer: bool = False) -> pl.Series:
         """A column as UInt64 or Float64, null where a field is empty.
@@ -86,22 +91,19 @@ class Delimited:
         Raises:
             TailbackError: A field holds something else.
         """
-        text = self.rows[role]
-        clean = text.str.replace(r"\.0+$", "") if integer else text
-        out = clean.cast(pl.UInt64 if integer else pl.Float64, strict=False)
-        bad = out.is_null() & text.is_not_null()
-        if not integer:
-            bad = bad | (out.is_not_null() & ~out.is_finite())
+        out, bad = _numbers(self.rows[role], integer=integer)
         if bad.any():
-            row = int(bad.arg_true()[0])
-            what = "whole number from 0 to 2^64 − 1" if integer else "number"
-            raise self.error_at(
-                role,
-                int(self.rows["line"][row]),
-                f"{shown(str(text[row]))} is not a {what}",
-                "correct it, or leave the line out; the file may be truncated",
-            )
+            raise self._no_number(role, int(bad.arg_true()[0]), integer=integer)
         return out.alias(role)
+
+    def _no_number(self, role: str, row: int, *, integer: bool) -> TailbackError:
+        what = "whole number from 0 to 2^64 − 1" if integer else "number"
+        return self.error_at(
+            role,
+            int(self.rows["line"][row]),
+            f"{shown(str(self.rows[role][row]))} is not a {what}",
+            "correct it, or leave the line out; the file may be truncated",
+        )
 
     def instants(self, role: str, zone: str | None = None) -> pl.Series:
         """A column of times as UTC nanoseconds since 1970 (Int64), null where a field is empty.
@@ -117,27 +119,82 @@ class Delimited:
         Raises:
             TailbackError: A field is not a time, or a time without a zone.
         """
-        text = self.rows[role]
-        default_zone = "UTC" if "utc" in normal(self.header[role]).split("_") else zone
-        out = instants(text, default_zone)
-        bad = out.is_null() & text.is_not_null()
+        default_zone = self._zone(role) or zone
+        out = instants(self.rows[role], default_zone)
+        bad = out.is_null() & self.rows[role].is_not_null()
         if bad.any():
-            row = int(bad.arg_true()[0])
-            value, line = str(text[row]), int(self.rows["line"][row])
-            if default_zone is None and instants(text[row : row + 1], "UTC").is_not_null().all():
-                raise self.error_at(
-                    role,
-                    line,
-                    f"{shown(value)} has no time zone",
-                    "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
-                )
-            raise self.error_at(
+            raise self._no_time(role, int(bad.arg_true()[0]), default_zone)
+        return out.alias(role)
+
+    def _zone(self, role: str) -> str | None:
+        return "UTC" if "utc" in normal(self.header[role]).split("_") else None
+
+    def _no_time(self, role: str, row: int, zone: str | None) -> TailbackError:
+        text, line = self.rows[role], int(self.rows["line"][row])
+        value = shown(str(text[row]))
+        if zone is None and instants(text[row : row + 1], "UTC").is_not_null().all():
+            return self.error_at(
                 role,
                 line,
-                f"{shown(value)} is not a time",
-                "write it like 2026-11-22T11:06:10.4Z, or as seconds since 1970",
+                f"{value} has no time zone",
+                "write UTC with a Z at the end, 2026-11-22T11:06:10Z, or seconds since 1970",
             )
-        return out.alias(role)
+        return self.error_at(
+            role,
+            line,
+            f"{value} is not a time",
+            "write it like 2026-11-22T11:06:10.4Z, or as seconds since 1970",
+        )
+
+    def without_damaged_rows(
+        self,
+        *,
+        needed: Collection[str] = (),
+        times: Collection[str] = (),
+        integers: Collection[str] = (),
+        numbers: Collection[str] = (),
+    ) -> tuple[Delimited, list[TailbackError]]:
+        """The table without rows that hold a wrong value, and one error for each of these.
+
+        Args:
+            needed: Roles whose fields must not be empty.
+            times: Roles of times, as :meth:`instants` reads them.
+            integers: Roles of whole numbers.
+            numbers: Roles of other numbers. Roles that the table does not have are ignored.
+        """
+        problems: dict[int, TailbackError] = {}
+
+        def note(bad: pl.Series, error: Callable[[int], TailbackError]) -> None:
+            for row in bad.arg_true().to_list():
+                problems.setdefault(row, error(row))
+
+        for role in self._present(needed):
+            note(self.rows[role].is_null(), partial(self._empty, role))
+        for role in self._present(times):
+            text, zone = self.rows[role], self._zone(role)
+            bad = instants(text, zone).is_null() & text.is_not_null()
+            # Times without a zone are a matter of the file, not of a row.
+            is_local = bad & instants(text, "UTC").is_not_null()
+            note(bad & ~is_local, partial(self._no_time, role, zone=zone))
+        for roles, integer in ((integers, True), (numbers, False)):
+            for role in self._present(roles):
+                bad = _numbers(self.rows[role], integer=integer)[1]
+                note(bad, partial(self._no_number, role, integer=integer))
+        kept = self.rows.filter(~pl.int_range(pl.len()).is_in(list(problems)))
+        return replace(self, rows=kept), [problems[row] for row in sorted(problems)]
+
+    def _present(self, roles: Iterable[str]) -> list[str]:
+        return [role for role in roles if role in self.header]
+
+
+def _numbers(text: pl.Series, *, integer: bool) -> tuple[pl.Series, pl.Series]:
+    """Text as UInt64 or Float64, null where it is none; and which text is no number."""
+    clean = text.str.replace(r"\.0+$", "") if integer else text
+    out = clean.cast(pl.UInt64 if integer else pl.Float64, strict=False)
+    bad = out.is_null() & text.is_not_null()
+    if not integer:
+        bad = bad | (out.is_not_null() & ~out.is_finite())
+    return out, bad
 
 
 _EARLIEST_S: Final = 1e8
@@ -234,6 +291,7 @@ def parse(
     *,
     path: Path | None = None,
     error_type: ErrorType = TailbackError,
+    damaged: list[TailbackError] | None = None,
 ) -> Delimited:
     """Read delimited text with a header.
 
@@ -243,6 +301,8 @@ def parse(
         needed: Required roles.
         path: The file, for errors.
         error_type: Error to raise.
+        damaged: Lines with too few or too many fields are left out, with an error each in this
+            list. None: the first is an error.
 
     Raises:
         TailbackError: A column is missing or occurs twice, a line has too few or too many fields,
@@ -250,6 +310,7 @@ def parse(
     """
     raw = data.encode() if isinstance(data, str) else data
     raw = raw.removeprefix(b"\xef\xbb\xbf")
+    require_text(raw, path, error_type)
     if (zero := raw.find(b"\0")) >= 0:
         line = raw[:zero].count(b"\n") + 1
         column = zero - raw.rfind(b"\n", 0, zero)
@@ -278,7 +339,18 @@ def parse(
                 place=f"line {skip + 1}, column 1",
                 remedy=f"name one of them {' or '.join(aliases[role][:4])}",
             )
-    rows = _rows(raw, skip, len(names), delimiter, path, error_type)
+    try:
+        rows = _rows(raw, skip, len(names), delimiter, path, error_type)
+    except TailbackError:
+        if damaged is None:
+            raise
+        lines = _ragged(raw, skip, len(names), delimiter, path, error_type)
+        if not lines:
+            raise
+        damaged += lines.values()
+        empty = delimiter.encode() * (len(names) - 1)
+        kept = [empty if n in lines else line for n, line in enumerate(raw.split(b"\n"), 1)]
+        rows = _rows(b"\n".join(kept), skip, len(names), delimiter, path, error_type)
     # Comments and empty lines are not rows.
     some = pl.any_horizontal(pl.exclude("line").is_not_null())
     rows = rows.filter(~pl.col("c0").str.starts_with("#").fill_null(False) & some)
@@ -314,31 +386,33 @@ def _rows(
             missing_columns="insert",
         )
     except pl.exceptions.PolarsError as error:
-        raise _ragged(raw, skip, width, delimiter, path, error_type) or error_type(
+        for bad in _ragged(raw, skip, width, delimiter, path, error_type).values():
+            raise bad from None
+        raise error_type(
             f"cannot be read as CSV: {str(error).splitlines()[0][:200]}",
             file=path,
             place=f"line {skip + 2}, column 1",
             remedy="export it again, with quotes around fields that contain the delimiter",
         ) from None
     if frame[f"c{width - 1}"].null_count() or quote:
-        bad = _ragged(raw, skip, width, delimiter, path, error_type)
-        if bad is not None:
+        for bad in _ragged(raw, skip, width, delimiter, path, error_type).values():
             raise bad
     return frame.with_row_index("line", offset=skip + 2)
 
 
 def _ragged(
     raw: bytes, skip: int, width: int, delimiter: str, path: Path | None, error_type: ErrorType
-) -> TailbackError | None:
-    """An error for the first line that does not have ``width`` fields."""
+) -> dict[int, TailbackError]:
+    """An error for each line that does not have ``width`` fields, by its number."""
     reader = csv.reader(io.StringIO(raw.decode("utf-8", errors="replace")), delimiter=delimiter)
+    out: dict[int, TailbackError] = {}
     try:
         for fields in reader:
             line = reader.line_num
             if line <= skip + 1 or not fields or fields[0].startswith("#"):
                 continue
             if any("\n" in part for part in fields) or len(fields) != width:
-                return error_type(
+                out[line] = error_type(
                     f"{len(fields)} fields where the header has {width}",
                     file=path,
                     place=f"line {line}, column {min(len(fields), width) + 1}",
@@ -346,8 +420,8 @@ def _ragged(
                 )
     except csv.Error as error:
         place = f"line {reader.line_num}, column 1"
-        return error_type(f"{error}", file=path, place=place, remedy="correct it")
-    return None
+        out[reader.line_num] = error_type(f"{error}", file=path, place=place, remedy="correct it")
+    return out
 
 
 _NAMED: Final = 12

@@ -144,6 +144,28 @@ def text_content(path: Path, error_type: ErrorType = TailbackError) -> str:
         ) from None
 
 
+def require_text(
+    data: str | bytes, path: Path | None, error_type: ErrorType = TailbackError, remedy: str = ""
+) -> None:
+    """Refuse a file without content.
+
+    Args:
+        data: What was read of it.
+        path: The file, for the error.
+        error_type: Error to raise.
+        remedy: What to do; by default, to look at the command that wrote it.
+
+    Raises:
+        TailbackError: There is nothing in it but white space.
+    """
+    if not data.strip():
+        raise error_type(
+            "the file is empty",
+            file=path,
+            remedy=remedy or "make it again: the command that wrote it may have failed",
+        )
+
+
 @contextmanager
 def opened(
     path: Path, error_type: ErrorType = TailbackError, memory_per_byte: float = TEXT_MEMORY

@@ -114,27 +114,33 @@ def _without_shared_words(names: Sequence[str]) -> list[str]:
 
 
 def _with_short_words(names: Sequence[str]) -> list[str]:
-    """The names with long words cut to the end, or the start, that distinguishes them."""
+    """The names with long words cut: to what distinguishes them, or else what one reads first.
+
+    Words of a language are recognised by their start; serial numbers often differ only at the end.
+    """
     tokens = [_TOKEN.findall(name) for name in names]
     shared = set.intersection(*map(set, tokens))
     words = {token for row in tokens for token in row if len(token) > SHORT_WORD}
-    long = {word for word in words if _has_digit(word) or word not in shared}
-    longest = min(max(map(len, long), default=0), _LONGEST)
-
-    def least(part: Callable[[str, int], str]) -> int:
-        kept = range(LEAST_KEPT, longest)
-        return next(
-            (k for k in kept if len({part(word, k) for word in long}) == len(long)), _LONGEST
-        )
-
-    ends, starts = least(_last), least(_first)
+    plain = {word for word in words if not _has_digit(word) and word not in shared}
+    numbered = {word for word in words if _has_digit(word)}
+    starts = _least_kept(plain, _first)
+    ends, begins = _least_kept(numbered, _last), _least_kept(numbered, _first)
 
     def cut(token: str) -> str:
-        if token not in long or len(token) <= min(ends, starts) + 1:
+        if token in plain and len(token) > starts + 1:
+            return f"{_first(token, starts)}…"
+        if token not in numbered or len(token) <= min(ends, begins) + 1:
             return token
-        return f"…{_last(token, ends)}" if ends <= starts else f"{_first(token, starts)}…"
+        return f"…{_last(token, ends)}" if ends <= begins else f"{_first(token, begins)}…"
 
     return [re.sub("…+", "…", "".join(map(cut, row))) for row in tokens]
+
+
+def _least_kept(words: Collection[str], part: Callable[[str, int], str]) -> int:
+    """Fewest characters that tell the words apart, at most :data:`_LONGEST`."""
+    longest = min(max(map(len, words), default=0), _LONGEST)
+    kept = range(LEAST_KEPT, longest)
+    return next((k for k in kept if len({part(word, k) for word in words}) == len(words)), _LONGEST)
 
 
 def _has_digit(word: str) -> bool:

@@ -46,6 +46,33 @@ def expand_hosts(text: str) -> list[str]:
     return out
 
 
+def fold_hosts(hosts: Iterable[str]) -> str:
+    """A list of hosts with ranges in brackets: the inverse of :func:`expand_hosts`.
+
+    Args:
+        hosts: Their names. Those that differ in their last number alone are joined.
+    """
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for host in dict.fromkeys(hosts):
+        match = re.search(r"(?<![0-9])[0-9]{1,18}$", host, re.ASCII)
+        start = host[: match.start()] if match else host
+        numbers.setdefault((start, len(match[0]) if match else 0), []).append(
+            int(match[0]) if match else 0
+        )
+    items = []
+    for (start, width), listed in numbers.items():
+        ranges = list[list[int]]()
+        for number in sorted(listed):
+            if ranges and number == ranges[-1][1] + 1:
+                ranges[-1][1] = number
+            else:
+                ranges.append([number, number])
+        parts = [f"{a:0{width}d}" + (f"-{b:0{width}d}" if b > a else "") for a, b in ranges]
+        bracketed = parts[0] if len(listed) == 1 else f"[{','.join(parts)}]"
+        items.append(start + bracketed if width else start)
+    return ",".join(items)
+
+
 def _items(text: str) -> Iterator[str]:
     """The names, split outside of brackets."""
     for match in re.finditer(r"(?:\[[^\]]*(?:\]|$)|[^\s,;\[])+", text):

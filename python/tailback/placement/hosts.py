@@ -17,6 +17,19 @@ _SLOTS = re.compile(r"\d{1,9}\Z", re.ASCII)
 MAX_SLOTS = 65536
 """Maximum slots of one host, as for ``ranks_per_host``."""
 
+
+class UnknownHostError(PlacementError):
+    """A host that the fabric does not have.
+
+    Attributes:
+        host: Its name.
+    """
+
+    def __init__(self, host: str, *, place: str, remedy: str) -> None:
+        super().__init__(f"there is no host {host!r}", place=place, remedy=remedy)
+        self.host = host
+
+
 _PARITY = "parity-of-square:"
 _REMEDY = "write hosts like all, 0-127,200, node[001-016]:4 or parity-of-square:even"
 
@@ -106,7 +119,11 @@ def _slots_of(item: str, spec: str) -> tuple[str, int]:
 
 
 def _error(spec: str, message: str, remedy: str = _REMEDY) -> PlacementError:
-    return PlacementError(message, place=f"hosts = {spec[:80]!r}", remedy=remedy)
+    return PlacementError(message, place=_place(spec), remedy=remedy)
+
+
+def _place(spec: str) -> str:
+    return f"hosts = {spec[:80]!r}"
 
 
 def _items(spec: str) -> list[str]:
@@ -196,9 +213,8 @@ def _expand(
         except TailbackError as error:
             raise _error(spec, error.message, error.remedy or _REMEDY) from None
         if same is None:
-            raise _error(
-                spec, f"there is no host {name!r}", _suggest_hosts(item, name, fabric_hosts)
-            )
+            remedy = _suggest_hosts(item, name, fabric_hosts)
+            raise UnknownHostError(name, place=_place(spec), remedy=remedy)
         out.append((number[same], name))
     return out
 

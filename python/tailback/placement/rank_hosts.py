@@ -18,7 +18,7 @@ from typing import Final
 
 from tailback.errors import PlacementError, option
 from tailback.io.delimited import header_of, not_used, parse
-from tailback.io.input_files import content
+from tailback.io.input_files import content, require_text
 from tailback.io.manifest import require_unchanged
 from tailback.names.hosts import expand_hosts
 from tailback.placement.hostlist import host_list
@@ -61,6 +61,7 @@ def rank_hosts(path: Path) -> list[str]:
     """
     require_unchanged(path)
     text = _text(path)
+    require_text(text, path, PlacementError)
     for entry in _detectable_forms():
         hosts = entry(text, path)
         if hosts is not None:

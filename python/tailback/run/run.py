@@ -156,7 +156,7 @@ class Run:
             raise RunError(
                 "not a run directory (it has no run.json)",
                 file=path,
-                remedy="give the folder that 'tailback simulate --out' wrote",
+                remedy="give a folder that 'tailback diagnose' or 'tailback simulate' wrote",
             )
         manifest = read_manifest(path)
         for name in ("run.json", "scenario.json", "performance.json"):

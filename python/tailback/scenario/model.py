@@ -6,6 +6,7 @@ KiB"``, ``"60 ns"``, ``"100 Gb/s"``). Every random choice follows from ``seed``.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import (
     Field,
     ValidationError,
     create_model,
+    field_validator,
     model_validator,
 )
 
@@ -188,6 +190,9 @@ class NcclSection(Section):
         return ", ".join(f"{key} {value}" for key, value in self if value is not None)
 
 
+_RANKS = re.compile(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*")
+
+
 class JobSection(Section):
     """One application: its traffic and where it runs."""
 
@@ -216,7 +221,6 @@ class JobSection(Section):
     )
     ranks: str | None = Field(
         default=None,
-        pattern=r"^[1-9]\d{0,8}(x[1-9]\d{0,8})*$",
         description="run the traced program on so many ranks, or on a grid of them, x first: "
         '`"512"`, `"8x8x8"`; for stencils, rings and collectives of all ranks',
     )
@@ -229,6 +233,15 @@ class JobSection(Section):
     start: TimePs = 0
     shared_hosts: bool = Field(default=False, description="its hosts may also run other jobs")
     nccl: NcclSection | None = Field(default=None, description="how NCCL runs its collectives")
+
+    @field_validator("ranks")
+    @classmethod
+    def _number_or_grid(cls, ranks: str | None) -> str | None:
+        if ranks is not None and _RANKS.fullmatch(ranks) is None:
+            raise InvalidValueError(
+                f"{ranks!r} is not a number or grid of ranks", "write it like 512 or 8x8x8"
+            )
+        return ranks
 
     @model_validator(mode="after")
     def _one_source(self) -> JobSection:

@@ -42,6 +42,8 @@ from tailback.placement import (
     require_slots,
     slots_from_spec,
 )
+from tailback.placement.hosts import UnknownHostError
+from tailback.placement.rank_hosts import rank_hosts
 from tailback.placement.variant import FILE, RECORDED
 from tailback.registry import Registry
 from tailback.scenario.model import Degraded, FabricSection, JobSection, Scenario
@@ -404,6 +406,32 @@ def _require_slots(ranks: int, slots: int, omitted: ComputeHosts | None) -> None
     require_slots(ranks, slots)
 
 
+def _stated_hosts(section: JobSection, fabric: Fabric) -> tuple[list[int], list[int]]:
+    """The hosts of a job and the slots of each.
+
+    Raises:
+        PlacementError: The text cannot be read, or a host is not in the fabric. If it is that of a
+            rank in the file of the placement, the error names file and rank.
+    """
+    try:
+        return slots_from_spec(section.hosts, fabric, section.ranks_per_host)
+    except UnknownHostError as error:
+        file = section.placement_file
+        try:
+            of_rank = [] if file is None else rank_hosts(file)
+        except TailbackError:
+            of_rank = []  # The file has no names of hosts: they are stated beside it.
+        if error.host not in of_rank:
+            raise
+        raise PlacementError(
+            f"host {error.host!r} is not in the fabric",
+            file=file,
+            place=f"rank {of_rank.index(error.host)}",
+            remedy=f"{error.remedy}; correct the file, or give the fabric of the machine that the "
+            f"ranks ran on: {option('fabric')}",
+        ) from None
+
+
 def _allow(jobs: list[Job], spec: str, fabric: Fabric) -> None:
     """Allow other placements of the first observed job to use the hosts of a specification.
 
@@ -513,7 +541,7 @@ def prepare(
                     section = section.model_copy(update={"hosts": hosts_spec(recorded)})
             else:
                 recorded = None
-            hosts, slots = slots_from_spec(section.hosts, fabric, section.ranks_per_host)
+            hosts, slots = _stated_hosts(section, fabric)
             omitted = left_out(section.hosts, fabric)
             if section.pattern is not None:
                 # Check the number of ranks before building the programs of millions of them.

@@ -38,7 +38,11 @@ def read_diagnosis(folder: Path) -> Diagnosis:
     """
     file = folder / "diagnosis.json"
     if not is_diagnosis(folder):
-        raise RunError("is no diagnosis", file=folder, remedy="name a folder that diagnose wrote")
+        raise RunError(
+            "is no diagnosis (it has no diagnosis.json)",
+            file=folder,
+            remedy="name a folder that 'tailback diagnose SOURCE --out FOLDER' wrote",
+        )
     read_manifest(folder).check(file.name)
     try:
         return Diagnosis.model_validate_json(content(file, RunError))

@@ -30,7 +30,7 @@ from tailback.io.manifest import require_unchanged
 from tailback.placement.rank_hosts import rank_columns_not_used, rank_hosts
 from tailback.run.run import Run, run_folder
 from tailback.scenario.engine import parse_coarse
-from tailback.scenario.model import FabricSection, Scenario, load, parse
+from tailback.scenario.model import FabricSection, JobSection, Scenario, load, parse
 from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import recorded_fabric, recorded_forwarding, recorded_local_rates
 from tailback.units import parse_gbps
@@ -244,6 +244,8 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
             )
         if fabric is None and (fabric := recorded_fabric(source)) is not None:
             options["forwarding"] = options.get("forwarding") or recorded_forwarding(source)
+        if fabric is None and source.is_dir() and next(source.iterdir(), None) is None:
+            raise ScenarioError("the folder is empty", file=source, remedy="check the path")
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on",
@@ -415,11 +417,7 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
         update = {**stated, "local_error": None}
         scenario.engine = scenario.engine.model_copy(update=update)
     if placement is not None:
-        job.placement_file, job.placement_options = None, {}
-        if Path(placement).is_file():
-            job.placement_file = Path(placement).absolute()
-        else:
-            job.placement = str(placement)
+        _set_placement(job, placement)
     # Options are validated like the scenario.
     changed = parse(scenario.model_dump(mode="json", exclude_unset=True))
     if (calibration := options.get("calibration")) is not None:
@@ -430,6 +428,23 @@ def _with_options(scenario: Scenario, **options: Unpack[ScenarioOptions]) -> Sce
     if trace is not None and engine.local_rate is None and engine.memory_rate is None:
         changed.engine = engine.model_copy(update=recorded_local_rates(trace))
     return changed
+
+
+def _set_placement(job: JobSection, placement: str | Path) -> None:
+    """Set the placement of a job to a file, or to one of the placements that are computed."""
+    job.placement_file, job.placement_options = None, {}
+    file = Path(placement)
+    if file.is_file():
+        job.placement_file = file.absolute()
+    elif file.suffix or len(file.parts) > 1:
+        raise ScenarioError(
+            "no such file",
+            file=file,
+            place=option("placement"),
+            remedy="check the path, or name a placement: tailback list placement",
+        )
+    else:
+        job.placement = str(placement)
 
 
 def _set_network(scenario: Scenario, options: ScenarioOptions) -> None:

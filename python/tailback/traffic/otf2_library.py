@@ -18,6 +18,9 @@ USER, COMPILER, MPI = 1, 2, 4
 FUNCTION, BARRIER, POINT_TO_POINT, COLLECTIVE, ONE_SIDED = 1, 15, 28, 26, 29
 UINT64_TYPE, STRING_TYPE = 4, 11
 
+SIMULATED = "simulated run"
+"""End of the creator of an exported archive, whose calls are points in time."""
+
 EVENTS = (
     "Enter",
     "Leave",

@@ -164,7 +164,9 @@ def test_a_slurm_script_runs_every_part_once(
     facts = json.loads(capsys.readouterr().out)
     assert (facts["runs"], facts["done"], facts["failed"]) == (3, 3, {})
     assert cli(["sweep", str(folder)]) == 0
-    assert "3 of 3 runs done, 0 failed" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert "3 of 3 runs done, 0 failed" in lines[0] and lines[1].startswith("FASTEST  run ")
+    assert [line.split()[0] for line in lines[3:7]] == ["run", "0", "1", "2"]
     assert cli(["sweep", str(folder), "--over", "seed=1"]) == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +56,20 @@ def pair(folder: Path) -> list[Path]:
 def test_the_verdict_names_link_share_and_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = print_counters(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC)
+    text = print_counters(capsys, *pair(tmp_path), "--every", "60 s", "--fabric", FABRIC, "-v")
     assert "PORTS STALL" in text
     assert "1 of 2 ports waited for credit 1 % of their time or more" in text
     row = next(line for line in text.split("\n") if "leaf08[17]" in line)
     assert row.split() == ["leaf08[17]", "→", "spine01[8]", "25", "%", "25", "%", "10", "%", "25"]
     assert "Leaf up" in text and "Leaf down" in text
     assert "the bottleneck is further along the path" in text
-    assert "COLUMNS NOT USED" in text and "QP1Dropped" in text
+    assert "NOT USED  columns QP1Dropped" in text
     assert "10.2 ns" in text, "where the tick is from is said"
 
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     text = print_counters(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
-    text, heading, _ = text.partition("\nWHAT COUNTERS CANNOT TELL")
+    text, heading, _ = text.partition("\nNOTES")
     assert heading and text in (ROOT / "docs" / "how-to" / "counters.md").read_text(
         encoding="utf-8"
     )
@@ -94,7 +95,8 @@ def test_what_counters_cannot_tell_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = pair(tmp_path)
-    text = " ".join(print_counters(capsys, *files, "--every", "60 s", "--fabric", FABRIC).split())
+    shown = print_counters(capsys, *files, "--every", "60 s", "--fabric", FABRIC, "-v")
+    text = " ".join(shown.split())
     assert "WHAT COUNTERS CANNOT TELL whose data waited: ours or another job's; why: " in text
     assert "within an interval (60 s)" in text
     assert "WHERE IT MAY START no port that was read downstream of those that wait was 70 %" in text
@@ -190,7 +192,7 @@ def test_latched_wrapped_and_reset_counters_are_told(
             18: (6, 10**7),
         },
     )
-    text = print_counters(capsys, first, last, "--every", "1 s", "--fabric", FABRIC)
+    text = print_counters(capsys, first, last, "--every", "1 s", "--fabric", FABRIC, "-v")
     noticed = text[text.index("NOTICED") :].split("\n\n")[0]
     rows = {
         line.strip().split("  ", 1)[1].split(" a ", 1)[1]: line.split()[0]
@@ -229,7 +231,7 @@ def test_tables_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_torus_is_listed_by_direction(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = torus_archive.write(tmp_path / "torus", 12, shape=(5, 4, 4))
-    text = print_counters(capsys, path)
+    text = print_counters(capsys, path, "-v")
     rows = text[text.index("BY TIER") :].split("\n")[2:8]
     assert [row.split()[0][0] for row in rows][:2] == ["X", "X"]
     assert "cannot be combined with other files" in refused(capsys, path, path)
@@ -296,17 +298,39 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Glade=^glade" in refused(capsys, *files, "--subsystem", "Glade")
     assert "gone.net" in refused(capsys, *files, "--fabric", tmp_path / "gone.net")
     broken = tmp_path / "broken.txt"
-    broken.write_text(files[0].read_text().replace("....1000000000\n", "....one\n"))
+    broken.write_text(re.sub(r"(PortXmitWait:\.+).*", r"\1one", files[0].read_text()))
     text = refused(capsys, broken)
-    assert "broken.txt: line 7, column 18" in text and "remedy" in text
+    assert "broken.txt: line 3, column 18" in text and "remedy" in text
     text = print_counters(capsys, files[0], broken, code=3)
-    assert "left out: broken.txt: line 7, column 18" in text
+    assert "left out: broken.txt: line 3, column 18" in text
+    assert "correct what was left out" in text
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(b"PAR1")
     assert "cut.parquet" in refused(capsys, cut)
     assert "subsystem" in refused(
         capsys, *files, "--every", "1 s", "--fabric", FABRIC, "--subsystem", "X=("
     )
+
+
+def test_damaged_port_loses_no_other_port(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, last = pair(tmp_path)
+    last.write_text(last.read_text().replace("PortXmitWait:....5\n", "PortXmitWait:....-5\n"))
+    text = print_counters(capsys, first, last, "--every", "60 s", "--fabric", FABRIC)
+    assert "leaf08[17]" in text and "1 of 1 ports waited" in text
+    head = " ".join(text.split("\n\n")[0].split())
+    assert "left out: 1 damaged port (2.txt, line 3, column 18: '-5' is not a counter" in head
+
+
+def test_long_analysis_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    case = ROOT / "examples" / "lab" / "slow-cable"
+    files = (case / "counters.csv.gz", "--fabric", case / "links.csv")
+    short, long = print_counters(capsys, *files), print_counters(capsys, *files, "-v")
+    assert "MORE  -v prints notes" in short and "NOTES" not in short
+    assert "NOTES" in long and "devices with one cable" in long
+    verdict, *steps = short.split("\n\n")
+    assert verdict.startswith("VERDICT") and steps[0].startswith("NEXT  check that cable")
 
 
 @pytest.mark.slow

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tailback.cli.render import diagnosis_lines
-from tailback.cli.text import align_columns, command_lines, heading, truncate, wrap
+from tailback.cli.text import (
+    SCREEN_LINES,
+    align_columns,
+    command_lines,
+    heading,
+    truncate,
+    wrap,
+)
 from tailback.diagnosis.model import WaterfallBar
 from tailback.diagnosis.waterfall import displayed_bars
 from tests.factories.report_data import make_diagnosis, make_run
@@ -46,13 +53,37 @@ def test_assumptions_are_shown_before_two_other_warnings() -> None:
     assert notes == ["note: rates are assumed", *(f"note: {text}" for text in texts)]
 
 
+def test_names_to_type_are_never_shortened() -> None:
+    name = "incremental + even-routes + mirrored-order + assigned-rates"
+    rows = [("block", "1 ms", "2 ms"), (name, "3 ms", "4 ms")]
+    lines = align_columns(("tried", "by fluid", "x" * 20), rows, " rr", names=(0,), to_type=True)
+    assert [line.split() for line in lines[-2:]] == [name.split(), ["3", "ms", "4", "ms"]]
+    assert len({len(line) for line in (lines[0], lines[1], lines[3])}) == 1
+    assert max(map(len, lines)) < 80
+
+
+def test_diagnosis_fits_one_screen() -> None:
+    """Notes give way to links, which give way to a long verdict."""
+    diagnosis = make_diagnosis(make_run())
+    notes = [f"note {number} " + "with many words " * 12 for number in range(2)]
+    update = {"assumptions": notes, "warnings": []}
+    for sentences, links in ((16, True), (24, False)):
+        headline = "Traffic waits for a cable that is slower than it should be. " * sentences
+        changed = diagnosis.model_copy(update={**update, "headline": headline})
+        lines = diagnosis_lines(changed, Path("out"))
+        text = " ".join(" ".join(lines).split())
+        assert "2 more notes" in text and "note:" not in text
+        assert ("MOST CONGESTED LINKS" in text) == links == ("candidates, links" not in text)
+        assert len(lines) <= SCREEN_LINES
+
+
 def test_what_was_not_used_is_always_shown() -> None:
     texts = [f"{number} records dropped" for number in range(5)]
     diagnosis = make_diagnosis(make_run()).model_copy(update={"warnings": texts, "not_used": texts})
     for verbose in (False, True):
         lines = diagnosis_lines(diagnosis, Path("out"), verbose=verbose)
-        start = lines.index("NOT USED")
-        assert [line.strip() for line in lines[start + 1 : start + 6]] == texts
+        start = lines.index(f"NOT USED  {texts[0]}")
+        assert [line.strip() for line in lines[start + 1 : start + 5]] == texts[1:]
         assert not any("note:" in line or "more note" in line for line in lines)
 
 

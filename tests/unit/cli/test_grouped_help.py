@@ -10,9 +10,9 @@ import pytest
 
 from tailback.cli import cli
 from tailback.cli import run as tailback
-from tailback.cli.grouped_help import COMMON, GROUPS, GroupedHelp
+from tailback.cli.grouped_help import GROUPS, GroupedHelp, first_sentence, is_common
 
-COMMANDS = ("collect", "counters", "diagnose", "place", "simulate")
+COMMANDS = ("collect", "counters", "diagnose", "place", "simulate", "sweep")
 
 LIGHT = (
     *("advise", "calibrate", "compare", "confirm", "counters", "diagnose", "place", "record"),
@@ -56,8 +56,27 @@ def test_help_lists_common_options_only(name: str, capsys: pytest.CaptureFixture
         screens[option] = capsys.readouterr().out.split()
     for key, option in options_of(name).items():
         assert option.opts[-1] in screens["--help-all"]
-        assert (option.opts[-1] in screens["--help"]) == (key in COMMON)
+        assert (option.opts[-1] in screens["--help"]) == is_common(name, key)
     assert "--help-all" in screens["--help"] and "--help" in screens["--help"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_forty_lines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tailback([name, "--help"]) == 0
+    assert capsys.readouterr().out.count("\n") <= 40
+    common = [key for key in options_of(name) if is_common(name, key)]
+    assert len(common) <= 10
+
+
+def test_help_has_first_sentence_of_options(capsys: pytest.CaptureFixture[str]) -> None:
+    option = options_of("diagnose")["rankfile"]
+    assert option.help is not None and first_sentence(option.help) != option.help
+    screens = {}
+    for flag in ("--help", "--help-all"):
+        assert tailback(["diagnose", flag]) == 0
+        screens[flag] = " ".join(capsys.readouterr().out.split())
+    assert first_sentence(option.help) in screens["--help"]
+    assert option.help in screens["--help-all"] and option.help not in screens["--help"]
 
 
 def test_help_loads_no_library_of_numbers() -> None:

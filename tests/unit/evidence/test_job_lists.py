@@ -172,7 +172,7 @@ def test_a_table_by_hand_and_what_ran_meanwhile(tmp_path: Path) -> None:
         (f"job,start,end,hosts\na,{T},{T},n[3-1]\n", "line 2: 'n[3-1]': the range '3-1' runs"),
         (f"job,start,end,hosts\na,{T}\n", "line 2, column 3: 2 fields where the header has 4"),
         ("hello", "is not a job list"),
-        ("", "is not a job list"),
+        ("", "the file is empty"),
         ("\0", "zero byte"),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from tailback.inference.decision import (
 )
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.measured_costs import FurtherCosts
+from tailback.inference.next_measurement import MeasurementChoice
 from tests.factories.explanations import SLOW, asking, bar, expected, explained, share, unknown_job
 from tests.factories.measured_times import MS, measured
 
@@ -311,3 +314,10 @@ def test_what_cannot_be_leaves_the_verdict_open() -> None:
     assert (diagnosis.cause, diagnosis.confidence) == ("undetermined", 0.0)
     assert diagnosis.headline == evidence.impossible and not diagnosis.slow_links
     assert diagnosis.remedy is not None and "make the model fit" in diagnosis.remedy.action
+    # No measurement is chosen before that: this one could not be.
+    unranked = replace(evidence, measurements=cast(MeasurementChoice, SimpleNamespace(possible=[])))
+    unranked_diagnosis = explained(
+        expected(100, share("slow-link", 0.5)), measured(100), evidence=unranked
+    )
+    assert unranked_diagnosis.explanation is not None
+    assert unranked_diagnosis.explanation.next_measurement is None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tailback.api.pairs import diagnose_pairs
+from tailback.cli.pairs_screen import pairs_lines
 from tailback.inference.slow_pairs import PairTime, find_pair_faults
 
 
@@ -110,3 +111,33 @@ def test_impossible_rates_and_wrong_values_are_said(tmp_path: Path) -> None:
     result = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=fabric)
     assert result.slow[0].hosts == ("n2",)
     assert any(note.startswith("left out: n0-n1.log: 1.76e+05 Gb/s") for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "slow", "cause", "step"),
+    [
+        (
+            list(combinations(("n0", "n1", "n2", "n3"), 2)),
+            "n2",
+            "slow-link",
+            "of host n2 or its cable",
+        ),
+        (list(combinations(("n0", "n1", "n2", "n3"), 2)), "", "healthy", "tailback diagnose TRACE"),
+        (
+            [("n0", "n1"), ("n2", "n3"), ("n4", "n5")],
+            "n4",
+            "undetermined",
+            "measure n4 and n5",
+        ),
+    ],
+)
+def test_screen_ends_with_next_step(
+    pairs: list[tuple[str, str]], slow: str, cause: str, step: str, tmp_path: Path
+) -> None:
+    for pair in pairs:
+        output = nccl_output(pair, 5.0 if slow in pair else 11.0)
+        (tmp_path / f"{'-'.join(pair)}.log").write_text(output)
+    result = diagnose_pairs(list(tmp_path.glob("*.log")))
+    assert result.cause == cause
+    last = "\n".join(pairs_lines(result)).rpartition("NEXT  ")[2]
+    assert step in " ".join(last.split())

@@ -9,7 +9,7 @@ import pytest
 
 from tailback.errors import TailbackError
 from tailback.fabric.readers import read_fabric
-from tailback.names.hosts import HostNames
+from tailback.names.hosts import HostNames, expand_hosts, fold_hosts
 from tailback.placement.hosts import other_spellings, slots_from_spec
 from tailback.port_counters.analysis.port_inventory import from_discovery, name_ports
 from tailback.port_counters.schema import READINGS, conform
@@ -105,3 +105,18 @@ def test_placement_files_take_other_spellings(links: Path, tmp_path: Path) -> No
     with pytest.raises(TailbackError, match="'h1' and 'H1' may both be 'h1'") as caught:
         prepare(scenario)
     assert caught.value.file == file and caught.value.place == "rank 1"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folded"),
+    [
+        (["n08", "n09", "n10", "n12"], "n[08-10,12]"),
+        (["n9", "n10", "login"], "n9,n10,login"),
+        (["r1i0n0", "r1i0n1", "r2i0n0"], "r1i0n[0-1],r2i0n0"),
+        (["n3", "n1", "n2", "n2"], "n[1-3]"),
+        ([], ""),
+    ],
+)
+def test_folded_hosts_expand_to_themselves(hosts: list[str], folded: str) -> None:
+    assert fold_hosts(hosts) == folded
+    assert set(expand_hosts(folded)) == set(hosts)

@@ -67,6 +67,11 @@ def test_wider_names_lose_less() -> None:
     ("names", "width", "short"),
     [
         (["leaf-rack-one-switch-alpha", "leaf-rack-one-switch-beta"], 14, ["…-alpha", "…-beta"]),
+        (
+            ["incremental + ugal-routes", "tile + round-robin-leaves"],
+            22,
+            ["incr… + ugal-routes", "tile + rou…obin-leaves"],
+        ),
         (["node001-east-partition", "node002-east-partition"], 14, ["node001-…", "node002-…"]),
         (["rackA-01234567", "rackB-01234567"], 12, ["rackA-…4567", "rackB-…4567"]),
         (["a" * 40, "a" * 41], 12, ["aaaaa…aaaaaa", "aaaaaaaaaa…1"]),

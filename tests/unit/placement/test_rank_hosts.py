@@ -172,7 +172,7 @@ def test_the_environment_of_a_slurm_job(tmp_path: Path) -> None:
         ("0,1,1\n", "does not name every rank once"),
         ("0,1\nx\n", "line 2: 'x' is not a list of ranks"),
         ("# nodes in this order:\n# a b\n0,1,2\n", "line 2: spreads 3 ranks over 2 nodes"),
-        ("", "names no host of any rank"),
+        ("", "the file is empty"),
         ("\0\0", "zero byte"),
         ("a b c d\n", "'a b c d' is not a host"),
     ],

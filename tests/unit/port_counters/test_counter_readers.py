@@ -13,7 +13,13 @@ from tailback.errors import TailbackError
 from tailback.port_counters.analysis.port_inventory import from_discovery
 from tailback.port_counters.analysis.sources import load
 from tailback.port_counters.findings.port_events import port_events
-from tailback.port_counters.readers import READERS, read_counters, read_series
+from tailback.port_counters.readers import (
+    READERS,
+    merged,
+    read_counters,
+    read_part,
+    read_series,
+)
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_csv import read as read_ldms
 from tailback.port_counters.schema import INTERVALS, READINGS, U32_MAX, U64_MAX, CounterError, Flag
@@ -154,9 +160,9 @@ def test_ibqueryerrors(tmp_path: Path) -> None:
     assert counters.readings["data_bytes"].to_list() == [32, None]
     assert counters.readings["xmit_wait_ticks"].to_list() == [12, None]
     assert counters.unknown == ["X"]
-    with pytest.raises(CounterError, match="not a counter value") as error:
-        read_counters(put(tmp_path, "b.txt", text.replace("== 12]", "== 1x2]", 1)))
-    assert error.value.place == "line 2, column 40"
+    damaged = read_counters(put(tmp_path, "b.txt", text.replace("== 12]", "== 1x2]", 1)))
+    assert damaged.readings["data_bytes"].to_list() == [None]
+    assert "1 damaged row (b.txt, line 2, column 40: '1x2' is not a" in damaged.left_out[0]
 
 
 def test_sysfs_one_missing_counter_costs_nobody_else(tmp_path: Path) -> None:
@@ -290,11 +296,19 @@ def test_a_stopped_sampler_is_no_idle_port(tmp_path: Path) -> None:
         ("1, 2, 3\n160", "1, 2, 3, 4\n160", "line 2, column 49", "13 fields"),
     ],
 )
-def test_ldms_mistakes(tmp_path: Path, old: str, new: str, place: str, message: str) -> None:
+def test_damaged_ldms_row_is_left_out(
+    tmp_path: Path, old: str, new: str, place: str, message: str
+) -> None:
     assert old in GEMINI
-    with pytest.raises(CounterError, match=message) as error:
-        read_ldms(put(tmp_path, "a.csv", GEMINI.replace(old, new, 1)))
-    assert error.value.place == place
+    counters = read_ldms(put(tmp_path, "a.csv", GEMINI.replace(old, new, 1)))
+    intact = read_ldms(put(tmp_path, "b.csv", GEMINI))
+    assert f"1 damaged row (a.csv, {place}: " in counters.left_out[0]
+    assert message in counters.left_out[0] and intact.left_out == []
+    assert counters.readings.height == intact.readings.height / 2
+    header, row, _ = GEMINI.replace(old, new, 1).split("\n", 2)
+    if place.startswith("line 2"):
+        with pytest.raises(CounterError, match=message):
+            read_ldms(put(tmp_path, "c.csv", f"{header}\n{row}\n"))
 
 
 def test_engine_rows_are_the_same_rows() -> None:
@@ -592,3 +606,18 @@ def test_cut_gnmi_keeps_complete_documents(tmp_path: Path, before: str, cut: str
     assert (row["received_bytes"], row["received_packets"]) == (4711, 9)
     assert bool(data.notes) == bool(before or cut)
     assert all("a.json, line" in note for note in data.notes)
+
+
+def test_damaged_port_was_not_at_threshold(tmp_path: Path) -> None:
+    """A port that a damaged line hides did not wait from its threshold on."""
+    first = (
+        'Errors for "a"\n   GUID 0x1 port 1: [PortXmitWait == 1x0]\n'
+        "   GUID 0x1 port 2: [PortXmitWait == 50]\n"
+    )
+    last = first.replace("1x0", "900000").replace("== 50", "== 60")
+    parts = [
+        read_part(put(tmp_path, f"{n}.txt", text), time_ns=n * 10**9)
+        for n, text in ((1, first), (2, last))
+    ]
+    readings = merged(parts).readings.filter(pl.col("port") == 1)
+    assert readings["xmit_wait_ticks"].to_list() == [900000]

@@ -189,7 +189,6 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
             "line 2, column 5: 4 fields where the header has 8",
         ),
         ("time,node,iface,tx_bytes\n2026-11-22T11:06:10,l0,e0,1\n", "has no time zone"),
-        (ROWS.replace("l0,swp10,0", "l0,\x1b[2Jswp,zero", 1), "'zero' is not a whole number"),
     ],
 )
 def test_wrong_files_are_refused_with_their_place(tmp_path: Path, text: str, says: str) -> None:
@@ -198,6 +197,25 @@ def test_wrong_files_are_refused_with_their_place(tmp_path: Path, text: str, say
     message = str(caught.value)
     assert says in message and "c.csv" in message and "remedy: " in message
     assert "\x1b" not in message
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("l0,\x1b[2Jswp,zero", "line {line}, column 4 (tx_bytes): 'zero' is not a intact number"),
+        ("l0,swp10,0,0,0,0,0,0,0,0,0", "fields where the header has"),
+        ("l0,swp10,-1", "line {line}, column 4 (tx_bytes): '-1' is not a intact number"),
+    ],
+)
+def test_damaged_row_is_left_out(tmp_path: Path, damage: str, says: str) -> None:
+    assert "l0,swp10,0" in ROWS
+    line = ROWS[: ROWS.index("l0,swp10,0")].count("\n") + 1
+    intact = read_counters(put(tmp_path, ROWS))
+    counters = read_counters(put(tmp_path, ROWS.replace("l0,swp10,0", damage, 1)))
+    assert counters.readings.height == intact.readings.height - 1
+    assert counters.left_out[0].startswith("left out: 1 damaged row (c.csv, line ")
+    assert says.format(line=line) in counters.left_out[0]
+    assert counters.notes[0] == counters.left_out[0] and not intact.left_out
 
 
 def test_cut_files_never_end_in_a_traceback(tmp_path: Path) -> None:

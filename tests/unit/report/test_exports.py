@@ -12,8 +12,10 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tailback.errors import TraceError
 from tailback.evidence.tables import TABLES
 from tailback.report.exports import EXPORTS, Result
+from tailback.traffic.readers import read_trace
 from tests.factories.cli import tailback
 from tests.factories.report_data import make_diagnosis, make_run
 
@@ -152,6 +154,15 @@ def test_measured_stacks_are_calls_and_waits() -> None:
     assert max(allreduce, key=allreduce.__getitem__).endswith(";wait at N×N collective")
     assert sum(map(int, values.values())) == 60_000
     assert {stack.split(";")[0] for stack in values} == {"rank 0", "rank 1"}
+
+
+def test_exported_archive_refuses_to_be_diagnosed(tmp_path: Path) -> None:
+    fill = EXPORTS["otf2"](Result(make_run())).fill
+    assert fill is not None
+    fill(tmp_path)
+    with pytest.raises(TraceError, match="export of a simulated run") as caught:
+        read_trace(tmp_path / "traces.otf2")
+    assert "tailback diagnose RUN" in str(caught.value)
 
 
 def test_archive_is_read_by_the_package_of_otf2(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_intervals_hold_where_one_reservoir_serves_both(tmp_path: Path, fabric: 
         (FLOWS[:-6], "line 4, column 5: 4 fields where the header has 6"),
         (SUMS.replace("30,15,60", "20,15,60"), "line 6, column 3 (samples_uncongested): is less"),
         (SUMS.replace("2026-11-22T11:06:12Z,21", "then,21"), "'then' is not a time"),
-        ("", "has no header line"),
+        ("", "the file is empty"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, fabric: Fabric, text: str, says: str) -> None:

@@ -301,8 +301,9 @@ def _files(paths: Sequence[Path], reader: str | None, every_ns: int | None) -> C
     if timed:
         name = option("every_ns")
         counters.notes.append(f"{name} has no effect: the files state the times of their readings")
-    counters.left_out = [left_out(error) for error in problems]
-    counters.notes = [*counters.left_out, *counters.notes]
+    not_read = [left_out(error) for error in problems]
+    counters.left_out = [*not_read, *counters.left_out]
+    counters.notes = [*not_read, *counters.notes]
     return counters
 
 

@@ -110,7 +110,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
         ) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
-    if is_input_file(path) and not head_bytes(path, 1):
+    if is_input_file(path) and not head_bytes(path).strip():
         raise CounterError(
             "the file is empty",
             file=path,

@@ -196,7 +196,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     ]
     of_label = {f"label {name}": name for name in labels}
     aliases = {**ALIASES, **{role: (normal(name),) for role, name in of_label.items()}}
-    table, names = parse_with_events(path, aliases, NEEDED)
+    table, names, left_out = parse_with_events(
+        path, aliases, NEEDED, integers=_TARGETS, numbers=("rate",)
+    )
     columns = {
         "time_ns": table.instants("time") + (time_ns or 0),
         "node_name": table.need("node"),
@@ -221,7 +223,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     frame = with_all_drops(frame)
     frame, devices = identified(frame, of_label)
     out = CounterData(
-        conform(READINGS, frame.drop(of_label)), unknown=table.unused, devices=devices
+        conform(READINGS, frame.drop(of_label)),
+        unknown=table.unused,
+        devices=devices,
+        left_out=left_out,
     )
     down = frame.filter(rate <= 0).with_columns(capacity_gbps=0.0).drop(of_label)
     out.events = pl.concat(

@@ -101,7 +101,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     return CounterData(
         readings_of(ports),
         unknown=list(unknown),
-        notes=[*left_out, *(notes if time_ns is None else [])],
+        notes=notes if time_ns is None else [],
         untimed=True,
         events=events_of(ports),
         left_out=left_out,

@@ -31,6 +31,7 @@ from tailback.port_counters.readers.model import (
     Unprinted,
     begins_with,
     events_of,
+    left_out_rows,
     missing_flags,
     note_counter,
     parse_counter,
@@ -72,9 +73,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         time_ns: When it ran, UTC nanoseconds; the modification time of the file when None.
 
     Raises:
-        CounterError: No port, or a line with a counter that cannot be read.
+        CounterError: No port, or none whose counters can be read; a damaged line is left out.
     """
     rows: list[dict[str, Any]] = []
+    problems: list[CounterError] = []
     unknown: dict[str, None] = {}
     notes = []
     if time_ns is None:
@@ -89,29 +91,17 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             if match["port"] == "ALL":
                 sums += 1
                 continue
-            if (port := int(match["port"])) > 65535:
-                raise CounterError(
-                    f"port {port} is outside 0 to 65535",
-                    file=path,
-                    remedy="the output was cut or edited; collect it again",
-                    place=f"line {number}, column {match.start('port') + 1}",
-                )
-            further: dict[str, Any] = {}
-            row = _row(_values(path, number, match, unknown, further)) | further
-            row |= {
-                "time_ns": when,
-                "node_guid": int(match["guid"], 16),
-                "port": port,
-                "node_name": name,
-                "source": "ibqueryerrors",
-                "flags": missing_flags(row),
-            }
-            rows.append(row)
+            try:
+                rows.append(_reading(path, number, match, unknown, name, when))
+            except CounterError as error:
+                problems.append(error)
         elif line.strip() and not line.startswith("#"):
             if line.lstrip().startswith("Link info:"):
                 unknown.setdefault("Link info")
             else:
                 notes.append(f"line {number} was left out: {quoted_text(line)}")
+    if problems and not rows:
+        raise problems[0]
     if not rows:
         raise CounterError(
             "no port in it",
@@ -119,6 +109,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             place="line 1, column 1",
             remedy="give what 'ibqueryerrors --data' printed",
         )
+    summary = _read_summary(text)
     if sums:
         notes.append(f"{sums} sums over all ports of a switch (port ALL) were left out")
     return CounterData(
@@ -127,8 +118,33 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes=notes,
         untimed=True,
         events=events_of(rows),
-        unprinted=_read_summary(text),
+        left_out=[left_out_rows(problems)] if problems else [],
+        # A port that is left out was not at its thresholds.
+        unprinted=replace(summary, complete=summary.complete and not problems),
     )
+
+
+def _reading(
+    path: Path, number: int, match: re.Match[str], unknown: dict[str, None], name: str, when: int
+) -> dict[str, Any]:
+    """The reading of the port in one line; CounterError if it is damaged."""
+    if (port := int(match["port"])) > 65535:
+        raise CounterError(
+            f"port {port} is outside 0 to 65535",
+            file=path,
+            remedy="the output was cut or edited; collect it again",
+            place=f"line {number}, column {match.start('port') + 1}",
+        )
+    further: dict[str, Any] = {}
+    row = _row(_values(path, number, match, unknown, further)) | further
+    place = {
+        "time_ns": when,
+        "node_guid": int(match["guid"], 16),
+        "port": port,
+        "node_name": name,
+        "source": "ibqueryerrors",
+    }
+    return row | place | {"flags": missing_flags(row)}
 
 
 def _read_summary(text: str) -> Unprinted:

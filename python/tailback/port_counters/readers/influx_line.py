@@ -24,6 +24,7 @@ from tailback.port_counters.readers.model import (
     CounterData,
     DeviceIdentity,
     events_of,
+    left_out_rows,
     missing_flags,
     note_counter,
     quoted_text,
@@ -84,8 +85,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         time_ns: Not needed: every point has its time. Given, it is added to all of them.
 
     Raises:
-        CounterError: A line is damaged or has no time, or no point is a counter of a port.
+        CounterError: No point is a counter of a port, or no line can be read; a damaged line, or
+            one without a time, is left out.
     """
+    problems: list[CounterError] = []
     readings: dict[tuple[Any, ...], tuple[DeviceIdentity, dict[str, int]]] = {}
     text = content(path, CounterError).decode("utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
@@ -94,12 +97,14 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         match = _LINE.fullmatch(line)
         if match is None or match["time"] is None:
             what = "is no point of the line protocol" if match is None else "has no time"
-            raise CounterError(
+            damage = CounterError(
                 f"{quoted_text(line)} {what}",
                 file=path,
                 place=f"line {number}, column 1",
                 remedy=_REMEDY,
             )
+            problems.append(damage)
+            continue
         counters = {
             _plain(name): value
             for name, shown in _PAIR.findall(match["fields"])
@@ -119,6 +124,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         if row is not None:
             place = {"time_ns": time, "node_name": node, "port": port, "interface": interface}
             rows.append({**row, **place, "source": "influxdb"})
+    if problems and not rows:
+        raise problems[0]
     if not rows:
         raise CounterError(
             "no point is a counter of a port",
@@ -130,6 +137,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         readings_of(rows),
         unknown=list(unknown),
         events=events_of(rows),
+        left_out=[left_out_rows(problems)] if problems else [],
         devices={device.key: device for device, _ in readings.values()},
     )
 

@@ -27,8 +27,8 @@ from tailback.port_counters.readers.model import (
     U64_MAX,
     CounterData,
     identified,
+    left_out_rows,
     quoted_text,
-    unreadable,
 )
 from tailback.port_counters.schema import INTERVALS, LID_NAME, READINGS, CounterError, Flag, conform
 
@@ -96,8 +96,11 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
             place="line 1, column 1",
             remedy="its columns are: " + ", ".join(quoted_text(name) for name in names[:12]),
         )
-    text = _table(path, len(names), skip, layout)
-    out = CounterData(unknown=layout.unknown)
+    text, problems = _table(path, len(names), skip, layout)
+    if problems and text.is_empty():
+        raise problems[0]
+    left_out = [left_out_rows(problems)] if problems else []
+    out = CounterData(unknown=layout.unknown, left_out=left_out)
     base = _place(text, layout, time_ns or 0)
     if base.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
@@ -132,51 +135,71 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     return out
 
 
-def _table(path: Path, width: int, skip: int, layout: LdmsLayout) -> pl.DataFrame:
-    """The used columns as numbers; ``line`` is the line in the file."""
+def _table(
+    path: Path, width: int, skip: int, layout: LdmsLayout
+) -> tuple[pl.DataFrame, list[CounterError]]:
+    """The used columns as numbers, ``line`` is the line in the file; and the rows left out.
+
+    Rows that are cut or hold a wrong value are left out.
+    """
     used = sorted(
         set(layout.place.values())
         | {value.index for port in layout.ports for value in (*port.cumulative, *port.derived)}
         | {index for port in layout.ports for index, _ in port.events}
     )
+    data, ragged = content(path, CounterError), dict[int, CounterError]()
+    columns = sorted({*used, width - 1})
     try:
-        frame = pl.read_csv(
-            io.BytesIO(content(path, CounterError)),
-            has_header=False,
-            skip_rows=skip,
-            infer_schema=False,
-            schema={f"c{i}": pl.String for i in range(width)},
-            quote_char=None,
-            encoding="utf8-lossy",
-            raise_if_empty=False,
-            columns=sorted({*used, width - 1}),
-        )
-    except pl.exceptions.PolarsError as error:
-        raise _first_ragged(path, width, skip) or CounterError(
-            f"cannot be read as CSV: {error}", file=path, place=f"line {skip + 1}, column 1"
-        ) from None
-    except OSError as error:
-        raise unreadable(path, error) from None
-    if frame[f"c{width - 1}"].null_count() and (bad := _first_ragged(path, width, skip)):
-        raise bad
+        frame = _fields(data, width, skip, columns)
+        is_cut = frame[f"c{width - 1}"].null_count() > 0
+    except pl.exceptions.PolarsError:
+        is_cut = True
+    if is_cut:
+        ragged = _ragged(path, width, skip)
+        empty = b"," * (width - 1)
+        kept = [empty if n in ragged else line for n, line in enumerate(data.split(b"\n"), 1)]
+        try:
+            frame = _fields(b"\n".join(kept), width, skip, columns)
+        except pl.exceptions.PolarsError as error:
+            raise CounterError(
+                f"cannot be read as CSV: {error}", file=path, place=f"line {skip + 1}, column 1"
+            ) from None
     frame = frame.with_row_index("line", offset=skip + 1)
     first = f"c{layout.place['time']}"
-    frame = frame.filter(~pl.col(first).str.starts_with("#").fill_null(False))
+    is_row = ~pl.col(first).str.starts_with("#").fill_null(False)
+    frame = frame.filter(is_row & ~pl.col("line").is_in(list(ragged)))
     text_columns = {layout.place[k] for k in ("producer", "node_name") if k in layout.place}
     floats = {layout.place[k] for k in ("time", "turnaround") if k in layout.place}
-    out = frame.select("line")
+    out, problems = frame.select("line"), ragged
     for index in used:
         values = frame[f"c{index}"].str.strip_chars()
         if index not in text_columns:
-            values = _numbers(values, frame["line"], index, path, floating=index in floats)
+            values, wrong = _numbers(values, frame["line"], index, path, floating=index in floats)
+            problems = wrong | problems
         out = out.with_columns(values.alias(f"c{index}"))
-    return out
+    undamaged = out.filter(~pl.col("line").is_in(list(problems)))
+    return undamaged, [problems[line] for line in sorted(problems)]
+
+
+def _fields(data: bytes, width: int, skip: int, columns: list[int]) -> pl.DataFrame:
+    """Some columns of all rows as text."""
+    return pl.read_csv(
+        io.BytesIO(data),
+        has_header=False,
+        skip_rows=skip,
+        infer_schema=False,
+        schema={f"c{i}": pl.String for i in range(width)},
+        quote_char=None,
+        encoding="utf8-lossy",
+        raise_if_empty=False,
+        columns=columns,
+    )
 
 
 def _numbers(
     values: pl.Series, lines: pl.Series, index: int, path: Path, *, floating: bool
-) -> pl.Series:
-    """A column as numbers; an empty value is null, any other non-number an error."""
+) -> tuple[pl.Series, dict[int, CounterError]]:
+    """A column as numbers, null where it is none; an error for each wrong value, by its line."""
     cleaned = values.replace("", None)
     kind = pl.Float64 if floating else pl.UInt64
     # Some stores write whole counters with a decimal point: "12.000000".
@@ -185,16 +208,17 @@ def _numbers(
     bad = out.is_null() & cleaned.is_not_null()
     if floating:
         bad = bad | (~out.is_finite() & out.is_not_null())
-    if bad.any():
-        row = int(bad.arg_true()[0])
+    problems: dict[int, CounterError] = {}
+    for row in bad.arg_true().to_list():
         line = int(lines[row])
-        raise CounterError(
+        column = _character(path, line, index) if not problems else index + 1
+        problems[line] = CounterError(
             f"{quoted_text(str(values[row]))} is not a number",
             file=path,
-            place=f"line {line}, column {_character(path, line, index)}",
+            place=f"line {line}, column {column}",
             remedy="the file was cut or edited; leave that line out",
         )
-    return out
+    return out, problems
 
 
 def _character(path: Path, line: int, index: int) -> int:
@@ -209,8 +233,9 @@ def _character(path: Path, line: int, index: int) -> int:
     return 1
 
 
-def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
-    """An error for the first line without ``width`` fields."""
+def _ragged(path: Path, width: int, skip: int) -> dict[int, CounterError]:
+    """An error for each line without ``width`` fields, by its number."""
+    out: dict[int, CounterError] = {}
     with opened(path, CounterError) as file:
         for number, row in enumerate(file, 1):
             stripped = row.strip()
@@ -218,13 +243,13 @@ def _first_ragged(path: Path, width: int, skip: int) -> CounterError | None:
                 continue
             fields = row.count(b",") + 1
             if fields != width:
-                return CounterError(
+                out[number] = CounterError(
                     f"{fields} fields where the header has {width}",
                     file=path,
                     place=f"line {number}, column {len(row.rstrip()) + 1}",
                     remedy="the file was cut, or its header is of another sampler",
                 )
-    return None
+    return out
 
 
 def _place(text: pl.DataFrame, layout: LdmsLayout, offset_ns: int) -> pl.DataFrame:

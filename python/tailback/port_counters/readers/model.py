@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import polars as pl
 
+from tailback.errors import TailbackError
 from tailback.io.delimited import Delimited, header_names, normal, parse
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.analysis.intervals import difference
@@ -91,7 +92,8 @@ class CounterData:
         notes: What was odd and tolerated.
         untimed: The source states no time: that of the file or of the caller is used.
         events: Counters of errors, pauses, marks and losses, rows of ``port_events.READINGS``.
-        left_out: Notes on the files that could not be read beside others that could.
+        left_out: Notes on files, and on rows of files, that could not be read beside others that
+            could. :func:`united` puts them first among its notes.
         stated_ticks: Bytes in a tick of PortXmitWait that a device states, by its name here.
         devices: Devices that fields beside their name identify. Until :func:`united`, their
             ``node_name`` in the tables is the key in this dictionary.
@@ -230,6 +232,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
     intervals = pl.concat([part.intervals for part in parts])
     events = pl.concat([part.events for part in parts], how="diagonal")
     names, notes = _names(devices, (readings, intervals, events))
+    left_out = [note for part in parts for note in part.left_out]
     shared = [name for name, count in Counter(names.values()).items() if count > 1]
 
     def named(frame: pl.DataFrame) -> pl.DataFrame:
@@ -240,9 +243,10 @@ def united(parts: Sequence[CounterData]) -> CounterData:
         named(intervals),
         list(dict.fromkeys(name for part in parts for name in part.unknown)),
         pl.concat([part.coordinates for part in parts]).unique(maintain_order=True),
-        list(dict.fromkeys([*(note for part in parts for note in part.notes), *notes])),
+        list(dict.fromkeys([*left_out, *(note for part in parts for note in part.notes), *notes])),
         any(part.untimed for part in parts),
         named(events),
+        left_out=left_out,
         stated_ticks={name: size for part in parts for name, size in part.stated_ticks.items()},
     )
 
@@ -390,23 +394,44 @@ def events_of_table(table: Delimited, place: pl.DataFrame, names: Sequence[str])
 
 
 def parse_with_events(
-    path: Path, aliases: Mapping[str, tuple[str, ...]], needed: Sequence[str]
-) -> tuple[Delimited, list[str]]:
-    """A table of text whose rows have times, and its columns of errors, pauses and marks.
+    path: Path,
+    aliases: Mapping[str, tuple[str, ...]],
+    needed: Sequence[str],
+    *,
+    integers: Collection[str],
+    numbers: Collection[str] = (),
+) -> tuple[Delimited, list[str], list[str]]:
+    """A table of text whose rows have times, its columns of events, and notes on damaged rows.
+
+    A row that is cut, or holds a wrong value, is left out.
 
     Args:
         path: The file, plain or gzip.
         aliases: Names of the columns of each role.
         needed: Roles that the table must have.
+        integers: Roles of whole numbers, beside those of errors, pauses and marks. Unlike others of
+            ``needed``, their fields may be empty.
+        numbers: Roles of other numbers.
 
     Raises:
-        CounterError: It is damaged or lacks a column; with line and column.
+        CounterError: It is damaged or lacks a column, or no row can be read; with line and column.
     """
     names = [name for name in header_names(head(path)) if meaning_of(name) is not None]
-    roles = {**aliases, **event_aliases(names)}
-    table = parse(content(path, CounterError), roles, needed, path=path, error_type=CounterError)
-    table.need("time")
-    return table, names
+    events = event_aliases(names)
+    data, cut = content(path, CounterError), list[TailbackError]()
+    table = parse(
+        data, {**aliases, **events}, needed, path=path, error_type=CounterError, damaged=cut
+    )
+    table, wrong = table.without_damaged_rows(
+        needed=[role for role in needed if role not in integers],
+        times=("time",),
+        integers=(*integers, *events),
+        numbers=numbers,
+    )
+    problems = [*cut, *wrong]
+    if problems and table.rows.is_empty():
+        raise problems[0]
+    return table, names, [left_out_rows(problems)] if problems else []
 
 
 def note_counter(row: dict[str, Any], unknown: dict[str, None], name: str, value: int) -> None:
@@ -496,16 +521,16 @@ def parse_counter(text: str, path: Path, line: int, column: int, base: int = 10)
     )
 
 
-def left_out_rows(problems: Sequence[CounterError]) -> str:
-    """A note on damaged rows of a file, the first of which it names.
+def left_out_rows(problems: Sequence[TailbackError], what: str = "damaged row") -> str:
+    """A note on damaged parts of a file, the first of which it names.
 
     Args:
-        problems: One for each row, with file and place; at least one.
+        problems: One for each part, with file and place; at least one.
+        what: One of the parts.
     """
     first = problems[0]
     file = "" if first.file is None else f"{first.file.name}, "
-    rows = counted(len(problems), "damaged row")
-    return f"left out: {rows} ({file}{first.place}: {first.message})"
+    return f"left out: {counted(len(problems), what)} ({file}{first.place}: {first.message})"
 
 
 def quoted_text(text: str) -> str:

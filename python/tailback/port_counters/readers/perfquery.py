@@ -27,6 +27,7 @@ from tailback.port_counters.readers.model import (
     CounterData,
     begins_with,
     events_of,
+    left_out_rows,
     missing_flags,
     note_counter,
     parse_counter,
@@ -63,6 +64,7 @@ class _PortBlock:
     cap2: int | None
     values: dict[str, int] = field(default_factory=dict)
     further: dict[str, Any] = field(default_factory=dict)
+    damage: CounterError | None = None
 
     def counters(self) -> list[tuple[str, str, int, int]]:
         """The counters: column, column of the limit (``""`` if it has none), value, limit."""
@@ -101,17 +103,22 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """Read what perfquery printed at one instant.
 
     A file called ``0x<GUID>.…``, as written by exporters, gives the GUID of its node. A plain and
-    an extended section of one port make one reading, with 64-bit values where available.
+    an extended section of one port make one reading, with 64-bit values where available. A port
+    with a damaged section is left out.
 
     Args:
         path: The text.
         time_ns: When it was taken, UTC nanoseconds; the modification time of the file when None.
 
     Raises:
-        CounterError: No section, a value that is not a number, or a port that appears twice.
+        CounterError: No section that can be read, or a port that appears twice.
     """
     ticks: dict[int, int] = {}
     sections, unknown, notes = _sections(path, read_text(path), ticks)
+    problems = {(s.lid, s.port): s.damage for s in sections if s.damage is not None}
+    sections = [section for section in sections if (section.lid, section.port) not in problems]
+    if problems and not sections:
+        raise next(iter(problems.values()))
     stem = path.name.split(".", 1)[0].lower()
     guid = int(stem, 16) if _GUID_FILE.fullmatch(stem) else 0
     when = time_of(path, time_ns)
@@ -153,6 +160,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes=notes,
         untimed=True,
         events=events_of(rows.values()),
+        left_out=[left_out_rows(list(problems.values()), "damaged port")] if problems else [],
         stated_ticks={LID_NAME.format(lid): size for lid, size in ticks.items()},
     )
 
@@ -217,8 +225,11 @@ def _sections(
                     ticks |= {int(control["lid"]): size} if size else {}
             elif current is None:
                 unknown.setdefault(f"{other}: {match['name']}")
-            else:
-                _take(path, number, match, current, unknown)
+            elif current.damage is None:
+                try:
+                    _take(path, number, match, current, unknown)
+                except CounterError as error:
+                    current.damage = error
         elif current is None and other is None:
             notes.append(
                 f"line {number} before the first section was left out: {quoted_text(line)}"
@@ -226,12 +237,15 @@ def _sections(
         elif re.match(r"(ibwarn|ibpanic|perfquery|ibdebug): ", line):
             notes.append(f"line {number} is a message of perfquery: {quoted_text(line)}")
         else:
-            raise CounterError(
+            damage = CounterError(
                 f"{quoted_text(line)} is not a counter",
                 file=path,
                 place=f"line {number}, column 1",
                 remedy="lines are like 'PortXmitWait:....................0'",
             )
+            if current is None:
+                raise damage
+            current.damage = current.damage or damage
     return out, list(unknown), notes
 
 

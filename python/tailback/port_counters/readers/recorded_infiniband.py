@@ -66,7 +66,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not what it should be; with
             line and column.
     """
-    table, names = parse_with_events(path, ALIASES, _NEEDED)
+    table, names, left_out = parse_with_events(
+        path, ALIASES, _NEEDED, integers=("bytes", "packets", "wait")
+    )
     device, port = _ports(table)
     frame = pl.DataFrame(
         {
@@ -107,6 +109,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         unknown=table.unused,
         devices=devices,
         events=events,
+        left_out=left_out,
     )
     if frame.is_empty():
         out.notes.append(f"{path.name}: no row under its header")

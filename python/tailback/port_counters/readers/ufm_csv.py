@@ -65,7 +65,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: It is damaged, a column is missing, or a value is not a number; with line and
             column.
     """
-    table, names = parse_with_events(path, ALIASES, _NEEDED)
+    integers = [role for role in ALIASES if role not in ("time", "guid", "name")]
+    table, names, left_out = parse_with_events(path, ALIASES, _NEEDED, integers=integers)
     columns = {
         "time_ns": table.instants("time") + (time_ns or 0),
         "node_guid": _guids(table),
@@ -91,7 +92,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         ["time_ns", "node_guid", "port"], keep="first", maintain_order=True
     )
     events = events_of_table(table, frame, names).unique(maintain_order=True)
-    return CounterData(readings, unknown=table.unused, events=events)
+    return CounterData(readings, unknown=table.unused, events=events, left_out=left_out)
 
 
 def _best(table: Delimited, role: str, worth: int = 1) -> pl.Series:

@@ -26,6 +26,7 @@ from tailback.traffic.otf2_library import (
     FUNCTION,
     MPI,
     PROCESS,
+    SIMULATED,
     UNDEFINED,
     Otf2Library,
     StringNumbers,
@@ -42,12 +43,15 @@ _NO_TAG = 1 << 30
 
 @EXPORTS.register("otf2")
 def otf2(result: Result) -> Exported:
-    """Messages of a simulated run by rank, host and call, as an OTF2 archive (a folder)."""
+    """Messages of a simulated run by rank, host and call, as an OTF2 archive to look at (a folder).
+
+    It cannot be diagnosed again, as its calls take no time.
+    """
     messages = delivered_messages(result.run)
     ranks = result.run.tables["ranks"].height
     return Exported(
         f"{messages.height:,} messages of {ranks:,} ranks, simulated time",
-        "open traces.otf2 there in Vampir, or print it by otf2-print",
+        "open traces.otf2 there in Vampir, or print it by otf2-print; to diagnose, give the run",
         fill=lambda folder: _write(folder, result, messages),
     )
 
@@ -81,7 +85,7 @@ def _write(folder: Path, result: Result, messages: pl.DataFrame) -> None:
     """Write the archive ``traces.otf2`` into a folder."""
     library = Otf2Library(Path(library_path()))
     handle = library.open(folder, "traces")
-    library.archive("SetCreator", handle, f"Tailback {version()}".encode())
+    library.archive("SetCreator", handle, f"Tailback {version()}, {SIMULATED}".encode())
     ranks = result.run.tables["ranks"].sort("rank")
     regions = {name: number for number, name in enumerate(_region_names(messages))}
     counts = _write_events(library, handle, ranks["rank"].to_list(), messages, regions)

@@ -130,6 +130,12 @@ def read_trace(path: Path, format: str | None = None, ranks: str = "") -> Progra
     other = foreign.recognise(path)
     if other is not None:
         file, name, remedy = other
+        if name == foreign.JSON and (damage := foreign.json_damage(file)):
+            raise TraceError(
+                f"is damaged JSON: {damage}",
+                file=file,
+                remedy="the file may be cut: copy it or make it again",
+            )
         raise TraceError(f"this is {name}, which Tailback does not read", file=file, remedy=remedy)
     raise TraceError("no reader recognises this format", file=path, remedy=_KNOWN)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tailback.io.input_files import head_bytes
+from tailback.errors import TraceError
+from tailback.io.input_files import content, head_bytes
+
+JSON: Final = "JSON"
+"""Name of any JSON that is not of a known tool."""
 
 _HEAD_BYTES: Final = 1 << 16
 _MAX_FILES: Final = 200
@@ -155,7 +160,7 @@ _FORMATS: Final = (
         "LogGOPSim marks a schedule as invalid once it has read it: make it again with "
         "txt2bin, or give the text",
     ),
-    _Format("JSON", rb"\A\s*[{\[]"),
+    _Format(JSON, rb"\A\s*[{\[]"),
 )
 
 
@@ -184,6 +189,26 @@ def recognise(path: Path) -> tuple[Path, str, str] | None:
         if file.suffix == ".csv" or _is_table(head):
             return file, "a table of comma-separated values (CSV)", _PATTERN
     return None
+
+
+def json_damage(path: Path) -> str:
+    """Where and how a JSON text is damaged; empty if it is valid, or has a document in each line.
+
+    Args:
+        path: A file that begins like JSON.
+    """
+    text = content(path, TraceError).decode("utf-8-sig", errors="replace")
+    damage = ""
+    for part in (text, text.strip().partition("\n")[0]):
+        try:
+            json.loads(part)
+        except RecursionError:
+            return ""
+        except json.JSONDecodeError as error:
+            damage = damage or f"line {error.lineno}, column {error.colno}: {error.msg}"
+        else:
+            return ""
+    return damage
 
 
 def _is_table(head: bytes) -> bool:

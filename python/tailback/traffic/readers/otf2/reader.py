@@ -16,6 +16,7 @@ import tailback._core as _core
 from tailback.errors import TraceError
 from tailback.io import progress as reading
 from tailback.io.input_files import head_bytes, record_files
+from tailback.traffic.otf2_library import SIMULATED
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.narrow_columns import return_freed_memory
@@ -64,6 +65,12 @@ def read(path: Path, ranks: str = "") -> Program:
             damaged.
     """
     anchor = _read_by_library(path)
+    if f", {SIMULATED}".encode() in head_bytes(anchor, 1 << 10):
+        raise TraceError(
+            "is the export of a simulated run, whose calls are points in time",
+            file=anchor,
+            remedy="diagnose the run that it was exported from: tailback diagnose RUN",
+        )
     if ranks:
         return _with_sharing(extrapolated(load(anchor), ranks, anchor.stem, anchor), anchor)
     program = read_posts(library_path(), anchor, _threads(None), _progress(anchor))
