@@ -53,6 +53,7 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.explain import add_evidence
 from tailback.inference.explain_wording import engine_settings, only_placements_tried
 from tailback.inference.further_costs import further_costs
+from tailback.inference.machine_models import hashes_at_random, with_even_flows
 from tailback.inference.measured_run import (
     TraceCalibration,
     as_forecast,
@@ -510,6 +511,8 @@ class _EvidenceFiles:
         if measured is not None:
             machine = calibrated_by_trace(prepared, measured)
             prepared = machine.prepared
+        hashed = measured is not None and hashes_at_random(prepared)
+        prepared = with_even_flows(prepared) if hashed else prepared
         fifo = prepared
         if measured is not None:
             prepared = with_round_robin_adapters(prepared)
@@ -533,6 +536,7 @@ class _EvidenceFiles:
                     settings=engine_settings(
                         machine.fitted, stated=machine.stated, lacks=machine.lacks
                     ),
+                    flows_are_hashed=hashed,
                 )
             explanation = explained.summary
             if explained.prepared is not prepared:

@@ -63,6 +63,12 @@ class Comparisons:
         )
 
     @property
+    def steps(self) -> StepProfile | None:
+        """Measured times of network steps; None if there are none."""
+        steps = (each.profile for each in self.each if isinstance(each, NetworkStepTimes))
+        return next(steps, None)
+
+    @property
     def of_links(self) -> bool:
         """Whether any compares what links did."""
         return any(comparison.of_links for comparison in self.each)

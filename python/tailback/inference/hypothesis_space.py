@@ -366,6 +366,7 @@ class HypothesisSpace:
         *,
         small_buffers: bool = False,
         at_nominal_rates: bool = False,
+        evenly: MachineName | None = None,
     ) -> MachineModel:
         """Simulate the run without hidden causes, with each arrangement of counted traffic.
 
@@ -375,6 +376,7 @@ class HypothesisSpace:
             small_buffers: The scenario has smaller buffers than stated, or than the default.
             at_nominal_rates: The scenario has nominal rates where slower ones are stated, or
                 counted.
+            evenly: As in :class:`.MachineModel`.
         """
         slow = () if at_nominal_rates else counted_slow(self.evidence, prepared.fabric)
         machine = MachineModel(
@@ -383,6 +385,7 @@ class HypothesisSpace:
             slow,
             small_buffers=small_buffers,
             at_nominal_rates=at_nominal_rates,
+            evenly=evenly,
         )
         self.machines[machine.name] = machine
         slow = self._slow_as_measured(machine)

@@ -8,7 +8,7 @@ hypotheses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -33,6 +33,8 @@ from tailback.fabric.model import Fabric
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import Hypothesis, Prior, log_probability
 from tailback.run.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.simulation.routes import forwarded_links
 
 MIN_BYTES_SHARE = 0.02
 """Share of the busiest cable's bytes below which a cable carries too little to slow down the run:
@@ -208,6 +210,36 @@ def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
     score = lateness_explained(cable, part, late[site], sends.count[site], paths.fabric.n_links)
     order = np.argsort(-score, kind="stable")
     return [int(first) for first in order if score[first] > 0]
+
+
+def links_in_series(link: int, prepared: PreparedScenario, run: Run) -> list[int]:
+    """Other links that carry exactly the messages that this one carries.
+
+    Times of messages are the same whichever of them is slow, except for what buffers between them
+    hold. Without forwarding tables packets may take several paths, and no link is listed.
+
+    Args:
+        link: The link.
+        prepared: The scenario.
+        run: A run of it, with its messages.
+    """
+    links_of = forwarded_links(prepared.scenario, prepared.fabric)
+    if links_of is None:
+        return []
+    nodes = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
+    ends = run.tables["messages"].select("src_rank", "dst_rank").unique(maintain_order=True)
+    src, dst = (nodes[ends[name].to_numpy()] for name in ("src_rank", "dst_rank"))
+    pairs = np.unique(np.stack([src, dst])[:, src != dst], axis=1)
+    pair, crossed = links_of(pairs[0], pairs[1])
+    numbers_of: dict[int, list[Hashable]] = {}
+    for number, crossed_link in zip(pair.tolist(), crossed.tolist(), strict=True):
+        numbers_of.setdefault(crossed_link, []).append(number)
+    numbers_of_link = numbers_of.get(link, [])
+    return [
+        other
+        for other, numbers in numbers_of.items()
+        if other != link and numbers == numbers_of_link
+    ]
 
 
 def busy_cables_ps(run: Run, fabric: Fabric) -> Floats:

@@ -38,6 +38,12 @@ FASTER_WITH_EVEN_TABLES: Final = (
 )
 """Evidence for the routing of forwarding tables that are not uneven in themselves."""
 
+HASHED_TOGETHER: Final = (
+    "the run takes as long as measured if a hash (ECMP) puts these flows on one path, while "
+    "parallel ones are idle"
+)
+"""Evidence for flows that collide."""
+
 TAKEN_TURNS: Final = (
     "all ranks compute for the same time, but one after another, and the late ones receive nothing "
     "before they send"
