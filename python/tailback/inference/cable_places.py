@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Final
-
-import numpy as np
 
 from tailback.evidence import MeasuredRun
 from tailback.fabric.degraded import SlowLink
@@ -13,7 +10,7 @@ from tailback.fabric.model import Fabric
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import CREDIBLE, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.measured_cables import busy_cables_ps, carrying_cables
+from tailback.inference.measured_cables import equally_busy
 from tailback.inference.network_clues import between_switches, routing_is_stated
 from tailback.simulation import PreparedScenario
 
@@ -78,29 +75,19 @@ def slow_candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -
     return [] if posterior.best.job is not None else list(cables.values())
 
 
-AS_BUSY: Final = 0.1
-"""Relative difference of the time that two cables are busy, below which one that is slow delays
-collectives as much as the other."""
-
-
 def as_busy(
     space: HypothesisSpace, posterior: Posterior, candidates: Sequence[SlowLink]
 ) -> list[SlowLink]:
-    """The candidates, or the slow cables, and those that are as busy in the expected run.
-
-    All ranks end a collective together, so its times are the same whichever of these is slow.
-    """
+    """The candidates, or the slow cables, and those that are as busy in the expected run."""
     best = posterior.best
     machine = space.machines[best.machine]
     slow = candidates or [link for link in best.slow if link not in machine.slow]
-    if not slow:
-        return []
     fabric = machine.prepared.fabric
-    run = space.alone(machine.name, None, with_others=False)
-    busy, cables = busy_cables_ps(run, fabric), carrying_cables(run, fabric)
+    first_of = equally_busy(space.alone(machine.name, None, with_others=False), fabric)
     out = {min(link.link, int(fabric.link_reverse[link.link])): link for link in slow}
-    for link in slow:
+    for cable, link in list(out.items()):
         share = link.gbps / float(fabric.link_gbps[link.link])
-        for cable in cables[np.abs(busy[cables] / busy[link.link] - 1.0) < AS_BUSY].tolist():
-            out.setdefault(cable, SlowLink(cable, share * float(fabric.link_gbps[cable])))
+        for other, first in first_of.items():
+            if first == first_of.get(cable, -1):
+                out.setdefault(other, SlowLink(other, share * float(fabric.link_gbps[other])))
     return list(out.values())

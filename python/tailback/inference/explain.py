@@ -140,19 +140,19 @@ def add_evidence(
         progress,
         threads,
         run if has_no_probes(prepared.scenario) and run.computations is not None else None,
+        hides_places(prepared, measured, evidence),
     )
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     search = ExplanationSearch(space, flows_are_hashed=flows_are_hashed)
     posterior = search.explained(prepared, fifo)
-    hidden = hides_places(prepared, measured, evidence)
-    if hidden:
+    if space.places_hidden:
         posterior = posterior.counting_any_place()
     best = posterior.best
     chosen = space.machines[best.machine].prepared
     statements.sources += _assumed(space, best, prepared)
     place_open = place_is_open(space, posterior, prepared)
     candidates = slow_candidates(posterior, prepared.fabric, place_open=place_open)
-    alike = as_busy(space, posterior, candidates) if hidden else []
+    alike = as_busy(space, posterior, candidates) if space.places_hidden else []
     candidates = alike[:NAMED] if len(alike) > len(candidates) else candidates
     anywhere = _slow_anywhere(posterior, len(alike), statements)
     measurements = possible_measurements(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -153,6 +153,8 @@ class Prior:
         served_gbps: Rate that each link serves at least by its counters, shape (L,); None without.
         sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
         faulty: Cables that are suspected for rising errors, by their first links.
+        alike: Number of cables for which one stands that is tried, by its first link: the evidence
+            cannot tell them apart. Others stand for themselves.
     """
 
     cables: int
@@ -161,6 +163,7 @@ class Prior:
     served_gbps: NDArray[np.float64] | None = None
     sound: NDArray[np.bool_] | None = None
     faulty: Collection[int] = ()
+    alike: Mapping[int, int] = field(default_factory=dict)
 
     def is_suspect(self, link: int) -> bool:
         """Whether the cable of a link is suspected for its errors."""
@@ -174,7 +177,8 @@ class Prior:
         """
         if self.is_suspect(link):
             return -math.log(len(self.faulty))
-        return math.log(UNUSUAL) - math.log(max(self.cables, 1))
+        alike = self.alike.get(min(link, int(self.reverse[link])), 1)
+        return math.log(UNUSUAL * alike) - math.log(max(self.cables, 1))
 
     def least_rate(self, link: int, *, both: bool) -> float:
         """Lowest rate of a slow link by its counters, Gb/s; infinite if it is not slow.

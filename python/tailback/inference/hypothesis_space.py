@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,7 +45,12 @@ from tailback.inference.machine_models import (
     raised_rates,
     routing_choice,
 )
-from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
+from tailback.inference.measured_cables import (
+    MessagePaths,
+    carrying_cables,
+    equally_busy,
+    late_sends,
+)
 from tailback.inference.network_clues import (
     OtherJobs,
     Slow,
@@ -113,6 +119,8 @@ class HypothesisSpace:
     threads: int | None
     expected: Run | None = None
     """The job alone on the first machine, with computations, where that was simulated already."""
+    places_hidden: bool = False
+    """Whether the evidence cannot tell cables apart that are equally busy."""
     machines: dict[MachineName, MachineModel] = field(default_factory=dict)
     hypotheses: list[Hypothesis] = field(default_factory=list)
     rankings: list[CoarseRanking] = field(default_factory=list)
@@ -316,7 +324,17 @@ class HypothesisSpace:
             self.evidence.served_gbps,
             sound_links(self.evidence, fabric),
             self.suspected_cables,
+            Counter(self.first_alike.values()),
         )
+
+    @cached_property
+    def first_alike(self) -> dict[int, int]:
+        """The cable that is tried for each that the evidence cannot tell from it; else empty."""
+        if not self.places_hidden:
+            return {}
+        name = next(iter(self.machines))
+        run = self.alone(name, None, with_others=False)
+        return equally_busy(run, self.machines[name].prepared.fabric)
 
     @cached_property
     def suspected_cables(self) -> tuple[int, ...]:

@@ -248,6 +248,30 @@ def busy_cables_ps(run: Run, fabric: Fabric) -> Floats:
     return np.maximum(busy_ps, busy_ps[fabric.link_reverse])
 
 
+AS_BUSY = 0.1
+"""Relative difference of the time that two cables are busy, below which one that is slow delays
+collectives as much as the other."""
+
+
+def equally_busy(run: Run, fabric: Fabric) -> dict[int, int]:
+    """For each cable that carries enough of a run's traffic, the first of those that are as busy.
+
+    All ranks end a collective together, so its times are the same whichever of these is slow.
+    Packets may avoid cables between switches, and not those of hosts.
+    """
+    busy = busy_cables_ps(run, fabric)
+    cables = carrying_cables(run, fabric)
+    inner = np.minimum(fabric.link_src, fabric.link_dst)[cables] >= fabric.n_nodes
+    out: dict[int, int] = {}
+    for kind in (False, True):
+        first = -1
+        for cable in sorted(cables[inner == kind].tolist(), key=lambda each: (-busy[each], each)):
+            if first < 0 or busy[cable] < (1.0 - AS_BUSY) * busy[first]:
+                first = cable
+            out[cable] = first
+    return out
+
+
 def carrying_cables(run: Run, fabric: Fabric) -> Ints:
     """Cables that carry enough of a run's traffic to slow it, those with most of it first."""
     reverse = fabric.link_reverse.astype(np.int64)

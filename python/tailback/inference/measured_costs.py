@@ -317,7 +317,9 @@ def _described(cause: Cause, summary: EvidenceSummary) -> tuple[str, str, tuple[
     """Subject of a cause, its evidence, and the kinds of evidence."""
     if cause == "slow-link":
         which = (
-            wording.one_of(summary.candidates) if summary.candidates else "; ".join(summary.slow)
+            wording.one_of(summary.candidates, summary.slow_anywhere)
+            if summary.candidates
+            else "; ".join(summary.slow)
         )
         which = wording.PATHS_UNKNOWN if summary.place_open else which
         return which, summary.slow_shown_by, summary.rests_on.get(cause, ("model",))

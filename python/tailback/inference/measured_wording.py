@@ -382,9 +382,10 @@ def find_paths(candidates: Sequence[str]) -> str:
     )
 
 
-def one_of(candidates: Sequence[str]) -> str:
-    """Subject of a slow link if the evidence fits several links."""
-    return f"these fit best: {'; '.join(candidates)}"
+def one_of(candidates: Sequence[str], slow_anywhere: str = "") -> str:
+    """Subject of a slow link if the evidence fits several links, or any (``slow_anywhere``)."""
+    start = f"{slow_anywhere}, such as" if slow_anywhere else "these fit best:"
+    return f"{start} {'; '.join(candidates)}"
 
 
 LOOK_AT_THE_HOST: Final = (

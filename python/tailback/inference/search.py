@@ -24,6 +24,7 @@ from tailback.diagnosis.cable_search import (
     MIN_SHARE,
     CableSearch,
     Outcome,
+    no_alternatives,
 )
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
@@ -178,7 +179,7 @@ class ExplanationSearch:
         self._look_for_jobs_beside_other_adapters()
         self.space.progress("searching for flows that collide", 0.9)
         add_hashed_flows(self.space, scenarios, stated=self.flows_are_hashed)
-        if self._routing_is_open(round_robin):
+        if self._routing_is_open(round_robin) and not self.flows_are_hashed:
             self._try_other_routing(round_robin, len(scenarios))
         # Only then: what noise may explain, too, is searched for all the same.
         self.space.add_noise_in_calls()
@@ -480,6 +481,8 @@ class ExplanationSearch:
         suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget, faulty)
         if among:
             suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
+        alike = self.space.first_alike
+        suspects = list(dict.fromkeys(alike.get(cable, cable) for cable in suspects))
         prior = self.space.prior()
         suspects = [
             cable
@@ -511,7 +514,7 @@ class ExplanationSearch:
             trials,
             suspects,
             np.asarray(fabric.link_reverse, np.int64),
-            partial(parallel_links, fabric),
+            no_alternatives if alike else partial(parallel_links, fabric),
             [*clues.avoided[:AVOIDED_FITTED], *clues.ahead],
             considered,
         )
