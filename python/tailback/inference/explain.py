@@ -128,20 +128,7 @@ def add_evidence(
     statements = _Statements()
     _name_sources(statements, measured, evidence, prepared.fabric)
     statements.sources += [settings] if settings else []
-    others = OtherJobs.of(prepared, evidence, run)
-    profile = call_profile(measured.tables, prepared.observed.program)
-    compared = comparisons(prepared, measured, evidence, run, profile)
-    space = HypothesisSpace(
-        others,
-        profile,
-        compared,
-        measured,
-        evidence,
-        progress,
-        threads,
-        run if has_no_probes(prepared.scenario) and run.computations is not None else None,
-        hides_places(prepared, measured, evidence),
-    )
+    space = _hypothesis_space(prepared, measured, run, evidence, progress, threads)
     statements.assumed_hosts = unknown_hosts(prepared, measured)
     search = ExplanationSearch(space, flows_are_hashed=flows_are_hashed)
     posterior = search.explained(prepared, fifo)
@@ -151,10 +138,7 @@ def add_evidence(
     chosen = space.machines[best.machine].prepared
     statements.sources += _assumed(space, best, prepared)
     place_open = place_is_open(space, posterior, prepared)
-    candidates = slow_candidates(posterior, prepared.fabric, place_open=place_open)
-    alike = as_busy(space, posterior, candidates) if space.places_hidden else []
-    candidates = alike[:NAMED] if len(alike) > len(candidates) else candidates
-    anywhere = _slow_anywhere(posterior, len(alike), statements)
+    candidates, anywhere = _slow_places(space, posterior, statements, place_open=place_open)
     measurements = possible_measurements(
         space,
         chosen,
@@ -163,7 +147,7 @@ def add_evidence(
         counted=are_counted(evidence, (*best.slow, *candidates), prepared.fabric),
         pairs=statements.pairs,
     )
-    with_others = others.add_to(chosen, best.bursts)
+    with_others = space.others.add_to(chosen, best.bursts)
     expected = _expected(space, best)
     change = _change_over_time(space, best, expected)
     if change is not None and change.is_fault:
@@ -198,6 +182,30 @@ def add_evidence(
         best.slow,
         _as_run_of(explained, expected),
         [(changed, _as_run_of(explained, run)) for changed, run in _others(space, best)],
+    )
+
+
+def _hypothesis_space(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    evidence: NetworkEvidence,
+    progress: Progress,
+    threads: int | None,
+) -> HypothesisSpace:
+    """The space of hypotheses, without any; arguments as in :func:`add_evidence`."""
+    profile = call_profile(measured.tables, prepared.observed.program)
+    is_first = has_no_probes(prepared.scenario) and run.computations is not None
+    return HypothesisSpace(
+        OtherJobs.of(prepared, evidence, run),
+        profile,
+        comparisons(prepared, measured, evidence, run, profile),
+        measured,
+        evidence,
+        progress,
+        threads,
+        run if is_first else None,
+        hides_places(prepared, measured, evidence),
     )
 
 
@@ -306,6 +314,17 @@ def _change_over_time(space: HypothesisSpace, best: Hypothesis, run: Run) -> Cha
         if times is not None:
             ordinary.append(ChangeOverTime.of(times, run, program, varied.elapsed_ps))
     return change.beside(ordinary)
+
+
+def _slow_places(
+    space: HypothesisSpace, posterior: Posterior, statements: _Statements, *, place_open: bool
+) -> tuple[list[SlowLink], str]:
+    """Cables of which one may be slow, and which others may be, in words."""
+    fabric = next(iter(space.machines.values())).prepared.fabric
+    candidates = slow_candidates(posterior, fabric, place_open=place_open)
+    alike = as_busy(space, posterior, candidates) if space.places_hidden else []
+    candidates = alike[:NAMED] if len(alike) > len(candidates) else candidates
+    return candidates, _slow_anywhere(posterior, len(alike), statements)
 
 
 def _slow_anywhere(posterior: Posterior, alike: int, statements: _Statements) -> str:

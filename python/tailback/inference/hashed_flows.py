@@ -143,9 +143,9 @@ class FlowPlacements:
         A flow takes as long as its fullest link needs for all bytes on it.
         """
         load = link_bytes[self.row // self.n_flows, self.link] / self.link_gbps[self.link]
-        own = self.bytes[self.row % self.n_flows] / self.link_gbps.max()
+        alone = self.bytes[self.row % self.n_flows] / self.link_gbps.max()
         out = np.ones(len(self.seeds) * self.n_flows)
-        np.maximum.at(out, self.row, load / own)
+        np.maximum.at(out, self.row, load / alone)
         return out.reshape(len(self.seeds), self.n_flows)
 
     def collisions(self) -> list[tuple[int, Ints]]:
@@ -210,14 +210,13 @@ def _log_misfit(predicted: Floats, seen: Floats, usual: float) -> Floats:
 
 
 def _steps_of_flows(placements: FlowPlacements, steps: StepProfile) -> tuple[Floats, Ints]:
-    """Median time for a byte of the flows that have network steps, and their numbers."""
+    """Mean time for a byte of the flows that have network steps, and their numbers."""
     number = {
         pair: k
         for k, pair in enumerate(
             zip(placements.src_rank.tolist(), placements.dst_rank.tolist(), strict=True)
         )
     }
-    middle = steps.quantiles_ps.shape[1] // 2
     rows = [
         (row, number[pair])
         for row, pair in enumerate(
@@ -226,7 +225,7 @@ def _steps_of_flows(placements: FlowPlacements, steps: StepProfile) -> tuple[Flo
         if pair in number
     ]
     row, flow = np.array(rows, np.int64).reshape(-1, 2).T
-    return steps.quantiles_ps[row, middle], flow
+    return steps.mean_ps[row], flow
 
 
 def _flows(prepared: PreparedScenario, run: Run) -> pl.DataFrame:

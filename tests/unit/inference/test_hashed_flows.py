@@ -81,7 +81,7 @@ def test_steps_choose_flows_that_collide() -> None:
         made.src_rank,
         made.dst_rank,
         made.bytes / made.bytes.sum(),
-        np.repeat(crowding[5][:, None], 3, axis=1),
+        crowding[5],
         PerObject(lambda _: None),
     )
     first, *_ = likely_seeds(made, steps, None, {"steps": 0.02}, 4)

@@ -105,7 +105,7 @@ def test_network_steps_tell_slow_connection(case: Case) -> None:
     without = compare(healthy)
     assert without is not None
     assert min(misfits, key=lambda cable: misfits[cable] or 1.0) == f"n{SLOW}"
-    assert (misfits[f"n{SLOW}"] or 1.0) < without / 4
+    assert (misfits[f"n{SLOW}"] or 1.0) < without / 3
     like = compare.to(case.simulated(f"n{SLOW}[1]"))
     assert like is not None
     assert like(case.simulated(f"n{SLOW}[1]")) == pytest.approx(0.0, abs=1e-9)
