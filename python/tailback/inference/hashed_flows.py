@@ -94,21 +94,22 @@ class FlowPlacements:
         if not 2 <= flows.height <= MOST_FLOWS:
             return None
         src, dst = (flows[name].to_numpy().astype(np.int64) for name in ("src", "dst"))
-        nodes = tuple(flows[name].to_numpy().astype(np.uint32) for name in ("src_node", "dst_node"))
-        pairs = pair_candidates(fabric, minimal_choices(fabric), *nodes)
+        here, there = (
+            flows[name].to_numpy().astype(np.uint32) for name in ("src_node", "dst_node")
+        )
+        pairs = pair_candidates(fabric, minimal_choices(fabric), here, there)
         ends = fabric.link_src.astype(np.int64), fabric.link_dst.astype(np.int64)
         n, k = flows.height, len(seeds)
         key = np.tile(src.astype(np.uint64) << np.uint64(32) | dst.astype(np.uint64), k)
         start = np.repeat(splitmix(np.array(seeds, np.uint64) ^ _ROUTE_STREAM), n)
 
         def hashed(hop: int, rows: Ints, size: Ints) -> Ints:
-            word = start[rows] + key[rows] * _MIX
-            word = splitmix(word ^ np.uint64(hop) << np.uint64(56))
-            return ((word >> np.uint64(32)) * size.astype(np.uint64) >> np.uint64(32)).astype(
-                np.int64
-            )
+            word = np.asarray(start[rows] + key[rows] * _MIX, np.uint64)
+            word = splitmix(word ^ np.uint64(hop << 56))
+            chosen = (word >> np.uint64(32)) * size.astype(np.uint64) >> np.uint64(32)
+            return np.asarray(chosen, np.int64)
 
-        paths = trace_paths(pairs, ends, *(np.tile(node, k) for node in nodes), hashed)
+        paths = trace_paths(pairs, ends, np.tile(here, k), np.tile(there, k), hashed)
         chosen = paths.alternatives > 1
         if not chosen.any():
             return None
@@ -121,7 +122,7 @@ class FlowPlacements:
             paths.link[inner],
             np.array(seeds, np.int64),
             np.asarray(fabric.link_gbps, np.float64),
-            _may_meet(fabric, *nodes),
+            _may_meet(fabric, here, there),
         )
 
     @property
@@ -135,7 +136,8 @@ class FlowPlacements:
         at = self.row // self.n_flows * n_links + self.link
         sent = self.bytes[self.row % self.n_flows]
         n_seeds = len(self.seeds)
-        return np.bincount(at, sent, n_seeds * n_links).reshape(n_seeds, n_links)
+        total = np.bincount(at, sent, n_seeds * n_links).reshape(n_seeds, n_links)
+        return np.asarray(total, np.float64)
 
     def crowding(self, link_bytes: Floats) -> Floats:
         """Time for a byte of each flow over that of a flow alone, for each seed, shape (K, F).

@@ -119,7 +119,7 @@ def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[s
 
 def lost_notes(sends: int, receives: int, collective: int) -> list[str]:
     """Notes on messages that are left out."""
-    out = []
+    out = list[str]()
     for lost, kind, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
         if lost:
             out.append(NotUsed(f"{lost} {kind} without a matching {other} are left out"))

@@ -96,7 +96,7 @@ def read(path: Path) -> Program:
             file=path,
             remedy="give Tailback the trace that the frame was made of, or " + _AGAIN,
         )
-    notes = []
+    notes: list[str] = []
     if others:
         notes.append(
             NotUsed(

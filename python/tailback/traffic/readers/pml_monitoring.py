@@ -205,7 +205,7 @@ def _parse_line(line: str, rank: int, profile: Profile) -> None:
 
 def to_program(profile: Profile, name: str) -> Program:
     """Messages of a profile as a rank program without times; raises TraceError if too many."""
-    notes = []
+    notes: list[str] = []
     if profile.one_sided:
         notes.append(NotUsed(f"{profile.one_sided} lines about one-sided traffic are left out"))
     rows = [(*key, *value) for key, value in sorted(profile.traffic.items()) if value[1]]
