@@ -3,7 +3,8 @@
 ``<device>/device/telemetry/hni_sts_tx_ok_octets`` and its neighbours hold a number and the time of
 its reading, in seconds since 1970: ``81275@1790000000.123456789``. Names and meaning: HPE Cassini
 driver (``cassini-telemetry``), and HPE Slingshot performance counters. ``hni_tx_paused_N`` counts
-cycles of 1 ns in which traffic class N was paused.
+cycles of 1 ns in which traffic class N was paused. ``device/properties/nid`` tells adapters of one
+name apart.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ HAS_TIME_STAMPS = True
 _VALUE: Final = re.compile(r"(?P<value>[0-9]+)(?:@(?P<time>[0-9]{9,10}(?:\.[0-9]{1,9})?))?")
 _CLASS: Final = re.compile(r"(?P<name>.+)_[0-7]")
 _SPEED: Final = re.compile(r"[A-Za-z_]*(?P<gbps>[0-9]{1,4})G")
+_NID: Final = re.compile(r"(?P<hex>0x[0-9a-fA-F]{1,16})|(?P<number>[0-9]{1,19})")
 _LONGEST: Final = 256
 _BYTES: Final = {"hni_sts_tx_ok_octets": "data_bytes", "hni_sts_rx_ok_octets": "received_bytes"}
 _SUMS: Final = {
@@ -110,6 +112,8 @@ def _device(device: Path, unknown: dict[str, None]) -> tuple[dict[str, Any], boo
             unknown.setdefault(name)
         if meaning_of(name) is not None:
             note_counter(row, unknown, name, value)
+    if match := _NID.fullmatch(_text(device / "device" / "properties" / "nid") or ""):
+        row["node_guid"] = int(match["hex"] or match["number"], 16 if match["hex"] else 10)
     speed = _text(device / "device" / "properties" / "speed")
     if match := _SPEED.fullmatch(speed or ""):
         row["capacity_gbps"] = float(match["gbps"])
