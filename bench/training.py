@@ -25,6 +25,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ from tailback.traffic.nccl import COMPUTE_ONLY, Choice, Collective, GpuProgram, 
 
 KINDS = (
     *("healthy", "slow_gpu", "slow_cable", "slow_host"),
-    *("other_job", "healthy", "slow_uplink", "bad_order"),
+    *("other_job", "healthy", "slow_uplink", "bad_order", "collision"),
 )
 """Kind of each run by its number, repeated cyclically."""
 
@@ -63,9 +64,17 @@ CAUSE = {
     "slow_uplink": "slow-link",
     "other_job": "other-traffic",
     "bad_order": "placement",
+    "collision": "routing",
 }
+HASHED_WITHOUT_COST = 0.02
+"""Most that hashing costs in runs with another cause: else its paths are drawn again."""
+
+PATH_DRAWS = 24
 LEAST_COST = 0.08
 """Share of the time that a cause costs at least, or another one is drawn."""
+
+EVENLY = {"routing": "adaptive"}
+"""Routing of a run whose flows do not collide."""
 
 START_PS = 15 * 10**9
 """When the job begins: counters are read before, too."""
@@ -138,6 +147,7 @@ class Reality:
     slow_job: TrainingJob
     engine: dict[str, Any]
     efficiency: float
+    colliding: bool = False
     slow: tuple[str, float] | None = None
     others: list[dict[str, Any]] = field(default_factory=list)
     host_share: float = 0.0
@@ -148,7 +158,7 @@ class Reality:
             "name": "training",
             "fabric": {"file": str(self.file)},
             "job": [{"name": "training", "pattern": {"kind": "ring"}}],
-            "engine": self.engine,
+            "engine": self.engine | ({} if cause or not self.colliding else EVENLY),
             "telemetry": {"scheme": "off"},
         }
         scenario = parse(data)
@@ -189,6 +199,8 @@ def draw(number: int, seed: int, folder: Path) -> tuple[Reality, Truth, np.rando
     for attempt in range(ATTEMPTS):
         rng = np.random.Generator(np.random.Philox(key=[seed, (number << 8) | attempt]))
         reality, subject = _reality(rng, kind, form, folder)
+        if kind == "collision" or (number // len(KINDS) % 2 and kind != "bad_order"):
+            _hash_flows(reality, np.random.default_rng([seed, number, attempt]))
         elapsed = reality.run(cause=True).elapsed_ps
         without = reality.run(cause=False).elapsed_ps if kind != "healthy" else elapsed
         if kind == "healthy" or elapsed - without >= LEAST_COST * elapsed:
@@ -196,16 +208,32 @@ def draw(number: int, seed: int, folder: Path) -> tuple[Reality, Truth, np.rando
     raise RuntimeError(f"run {number} ({kind}): no cause cost {LEAST_COST:.0%}")
 
 
+def _hash_flows(reality: Reality, rng: np.random.Generator) -> None:
+    """Let switches hash flows to paths: without a cost, unless collisions are the cause."""
+    even = reality.engine
+    usual = 0 if reality.colliding else reality.run(cause=False).elapsed_ps
+    for _ in range(PATH_DRAWS):
+        hashed = {"routing": "ecmp", "path_seed": int(rng.integers(1 << 31, 1 << 32))}
+        reality.engine = even | hashed
+        if reality.colliding:
+            return
+        if reality.run(cause=False).elapsed_ps <= (1 + HASHED_WITHOUT_COST) * usual:
+            return
+    reality.engine = even
+
+
 def _reality(
     rng: np.random.Generator, kind: str, form: str, folder: Path
 ) -> tuple[Reality, str | None]:
     per_leaf, leaves = int(rng.integers(3, 5)), int(rng.integers(3, 5))
     # Spines keep up with the hosts, or half of them.
-    spines = int(rng.integers(2, 4))
+    spines = per_leaf if kind == "collision" else int(rng.integers(2, 4))
     shape = FatTree(hosts_per_leaf=per_leaf, leaves=leaves, aggregation=spines)
     file = folder / "fabric.ibnetdiscover"
     fabric = Machine(shape, "4x", "EDR").write(file)
     hosts = np.sort(rng.choice(fabric.n_hosts, int(rng.integers(6, fabric.n_hosts - 2)), False))
+    if kind == "collision":
+        rng.shuffle(hosts)  # As a scheduler gives them: neighbours of the ring on other leaves.
     each = int(rng.choice([1, 1, 2, 4]))
     node, n = np.repeat(hosts, each).astype(np.uint32), each * len(hosts)
     job = _job(rng, node, form)
@@ -217,7 +245,8 @@ def _reality(
         "injection": "round-robin",
         "local_rate": LOCAL_RATE,
     }
-    reality = Reality(fabric, file, job, job, engine, float(rng.uniform(0.93, 1.0)))
+    efficiency = float(rng.uniform(0.93, 1.0))
+    reality = Reality(fabric, file, job, job, engine, efficiency, kind == "collision")
     subject = None
     if kind in ("slow_gpu", "slow_host"):
         rank = int(rng.integers(n))
@@ -535,6 +564,12 @@ def write_run(number: int, seed: int, folder: Path) -> Truth:
         write_inspector(folder / "trace", reality, run, rng, form)
     sampling = Sampling(str(rng.choice(FORMS)), interval, 0, True, False, 0.0, seed)
     write_counters(folder / "counters", run, reality.file, sampling, _UTC_US * 1000)
+    (folder / "net.toml").write_text(
+        'name = "net"\n[fabric]\nfile = "fabric.ibnetdiscover"\n'
+        '[[job]]\nname = "x"\npattern = { kind = "ring" }\n'
+        f'[engine]\npacket = "16 KiB"\nrouting = "{reality.engine["routing"]}"\n'
+        f'local_rate = "{LOCAL_RATE}"\n'
+    )
     return truth
 
 
@@ -550,12 +585,6 @@ def diagnose(folder: Path, *, counters: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "out"
         net = folder / "net.toml"
-        net.write_text(
-            'name = "net"\n[fabric]\nfile = "fabric.ibnetdiscover"\n'
-            '[[job]]\nname = "x"\npattern = { kind = "ring" }\n'
-            '[engine]\npacket = "16 KiB"\nrouting = "adaptive"\n'
-            f'local_rate = "{LOCAL_RATE}"\n'
-        )
         command = [sys.executable, "-m", "tailback", "diagnose", str(folder / "trace")]
         command += ["--fabric", str(net), "--out", str(out), "--quiet"]
         if counters:
@@ -630,13 +659,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=14)
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=KINDS, help="runs of one kind only")
     parser.add_argument("--keep", type=Path, help="folder in which the runs are kept")
     parser.add_argument("--trace-only", action="store_true", help="without counters")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
-        for number in range(options.first, options.first + options.runs):
+        numbers = count(options.first)
+        if options.kind:
+            numbers = filter(lambda number: KINDS[number % len(KINDS)] == options.kind, numbers)
+        for number in islice(numbers, options.runs):
             folder = (options.keep or Path(scratch)) / f"run-{options.seed}-{number}"
             truth_file = folder / "truth.json"
             if truth_file.is_file():

@@ -58,6 +58,8 @@ class Change:
             ``instant``, without latency and with infinite bandwidth, as POP's efficiencies assume.
         routing: Another choice among the candidates of a route; None keeps the scenario's.
         rule: Another routing rule of the topology; None keeps the scenario's.
+        queue_pairs: Queue pairs over which packets of a message are spread; None keeps the
+            scenario's.
         program: Another program of the observed job; None keeps its own.
         rates: Give every flow of every job a rate, as ``[engine.pacing] rates`` does; None keeps
             the scenario's pacing.
@@ -82,6 +84,7 @@ class Change:
     network: Literal["as-is", "healthy", "star", "no-contention", "instant"] = "as-is"
     routing: Literal["adaptive", "random", "ecmp", "deterministic", "vc"] | None = None
     rule: str | None = None
+    queue_pairs: int | None = None
     program: Program | None = None
     rates: Literal["assigned", "max-min"] | None = None
     slow: tuple[SlowLink, ...] = ()

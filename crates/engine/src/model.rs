@@ -189,13 +189,15 @@ impl<'a> Model<'a> {
         self.settings.congestion_control.as_ref().map(|control| &control.scheme)
     }
 
-    /// What switches hash to choose the path of a packet: the ranks of its message, or what it carries
+    /// What switches hash to choose the path of a packet: the ranks of its message and its queue pair,
+    /// or what it carries
     /// ([`crate::entropy`]).
     #[inline]
     pub fn path_key(&self, message: u32, packet: u64) -> u64 {
-        let Envelope { src, dst, .. } = self.program.messages[message as usize];
+        let Envelope { src, dst, first_packet, .. } = self.program.messages[message as usize];
         if self.settings.routing == Routing::Ecmp {
-            return u64::from(src) << 32 | u64::from(dst);
+            let pair = packet.wrapping_sub(first_packet) % u64::from(self.settings.queue_pairs);
+            return pair << PAIR_SHIFT | u64::from(src) << 32 | u64::from(dst);
         }
         let node = |rank: u32| self.placement.node[rank as usize];
         path_key([node(src), node(dst)], entropy(&self.settings, packet))
@@ -381,6 +383,9 @@ impl<'a> Model<'a> {
         }
     }
 }
+
+/// First bit of the queue pair among what switches hash: above the ranks.
+const PAIR_SHIFT: u32 = 56;
 
 /// Packets count the switches they visit in 8 bits.
 const MAX_SWITCHES: u32 = u8::MAX as u32 - 1;

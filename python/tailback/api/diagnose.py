@@ -53,6 +53,7 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.explain import add_evidence
 from tailback.inference.explain_wording import engine_settings, only_placements_tried
 from tailback.inference.further_costs import further_costs
+from tailback.inference.machine_models import hashes_at_random, with_even_flows
 from tailback.inference.measured_run import (
     TraceCalibration,
     as_forecast,
@@ -88,7 +89,7 @@ from tailback.simulation.decode import decode_samples
 from tailback.simulation.evaluate import has_no_probes
 from tailback.simulation.pacing import pair_rates
 from tailback.simulation.parallel.spread import Tasks, spread
-from tailback.simulation.prepare import fitting_size
+from tailback.simulation.prepare import fitting_size, in_fitting_packets
 from tailback.sources.captures import is_capture, options_on_ranks, read_captures
 from tailback.sources.diagnosis_folder import RATES_FILE
 from tailback.sources.lab_case import LabCase
@@ -509,7 +510,9 @@ class _EvidenceFiles:
         self._refuse_without_times(measured, why)
         if measured is not None:
             machine = calibrated_by_trace(prepared, measured)
-            prepared = machine.prepared
+            prepared = in_fitting_packets(machine.prepared)
+        hashed = measured is not None and hashes_at_random(prepared)
+        prepared = with_even_flows(prepared) if hashed else prepared
         fifo = prepared
         if measured is not None:
             prepared = with_round_robin_adapters(prepared)
@@ -533,6 +536,7 @@ class _EvidenceFiles:
                     settings=engine_settings(
                         machine.fitted, stated=machine.stated, lacks=machine.lacks
                     ),
+                    flows_are_hashed=hashed,
                 )
             explanation = explained.summary
             if explained.prepared is not prepared:

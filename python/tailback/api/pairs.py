@@ -337,7 +337,12 @@ def _result(rated: _Tests, faults: list[PairFault], noise: float, notes: list[st
     parts = tuple(_slow_part(rated, fault, rate) for fault in faults)
     # A host takes part in few tests: four standard deviations of one of them are beyond chance.
     least = max(LEAST_SLOWDOWN, math.expm1(4 * noise))
-    cause, headline = _headline(parts, usual, int((~slow).sum()), len(tests), least)
+    alone = ~slow & (rate * (1.0 + least) < usual)
+    healthy = int((~slow & ~alone).sum())
+    cause, headline = _headline(parts, usual, healthy, len(tests), least)
+    if alone.any():
+        cause = "undetermined" if cause == "healthy" else cause
+        headline += _unexplained([test for test, odd in zip(tests, alone, strict=True) if odd])
     if rated.line_gbps and usual < rated.line_gbps:
         headline += (
             f" The others reach {percent(usual / rated.line_gbps)} of the "
@@ -352,9 +357,10 @@ def _headline(
     parts: Sequence[SlowPart], usual: float, healthy: int, tests: int, least: float
 ) -> tuple[str, str]:
     if not parts:
+        reach = counted(tests, "test") if healthy == tests else f"{healthy} of {tests} tests"
         return "healthy", (
-            f"No host, adapter or cable is slower than others: {counted(tests, 'test')} reach "
-            f"{usual:.4g} Gb/s. One that takes {percent(least)} longer would have been seen."
+            f"No host, adapter or cable is slower than others: {reach} reach {usual:.4g} Gb/s. "
+            f"One that takes {percent(least)} longer would have been seen."
         )
     first = parts[0]
     others = f" So {'is' if len(parts) == 2 else 'are'} {'; '.join(p.subject for p in parts[1:])}."
@@ -365,6 +371,16 @@ def _headline(
     )
     sure = first.probability >= SURE
     return "slow-link" if sure else "undetermined", text + (others if len(parts) > 1 else "")
+
+
+def _unexplained(tests: Sequence[PairTime]) -> str:
+    """Slow tests that no fault explains, as a sentence with a blank before it."""
+    slowest = min(tests, key=lambda test: test.gbps)
+    others = f", and {len(tests) - 1} more" if len(tests) > 1 else ""
+    return (
+        f" But {'–'.join(slowest.hosts)} reached {slowest.gbps:.4g} Gb/s{others}: repeat it, as "
+        "either that test was disturbed or the path between these hosts is slow."
+    )
 
 
 def _slow_part(rated: _Tests, fault: PairFault, rate: np.ndarray[Any, Any]) -> SlowPart:
@@ -446,5 +462,6 @@ def _check(fault: PairFault, rated: _Tests, hosts: Sequence[str]) -> str:
             "width, clocks, other processes. A test within the host tells them apart."
         )
     if kinds & {"uplinks", "path"}:
-        return "Check the links between these switches: speed, errors, and how flows are hashed."
+        path = next(suspect for suspect in fault.suspects if suspect.kind in ("uplinks", "path"))
+        return f"Check {_words(path)}: speed and errors of its links, and how flows are hashed."
     return "Check the switch of this rail." if "rail" in kinds else "Check NVLink, PCIe, clocks."

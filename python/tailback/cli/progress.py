@@ -1,11 +1,11 @@
-"""Progress on stderr: a bar on a terminal, otherwise nothing."""
+"""Progress on stderr: a bar on a terminal, otherwise a line now and then of what takes long."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -20,11 +20,33 @@ if TYPE_CHECKING:
     from tailback.budget import Budget
 
 
+SILENT_S: Final = 10.0
+"""Longest time without a line where stderr is no terminal, as far as steps are reported."""
+
+
+class Lines:
+    """Writes what a long command does, at most one line in :data:`SILENT_S`."""
+
+    def __init__(self) -> None:
+        self._began = self._said = time.monotonic()
+
+    def step(self, what: str, share: float) -> None:
+        """Say what is done, if nothing has been said for a while."""
+        now = time.monotonic()
+        if now - self._said >= SILENT_S:
+            self._said = now
+            done = f", {share:.0%}" if share > 0 else ""
+            click.echo(f"{now - self._began:.0f} s: {printable(what)}{done}", err=True)
+
+
 class Meter:
     """Shows the current activity, its progress, the simulated time and what is left of a budget."""
 
-    def __init__(self, bar: Progress | None, budget: Budget | None = None) -> None:
+    def __init__(
+        self, bar: Progress | None, budget: Budget | None = None, lines: Lines | None = None
+    ) -> None:
         self._bar = bar
+        self._lines = lines
         self._budget = budget
         self._began: tuple[float, int, int] | None = None
         self._events = 0
@@ -32,6 +54,8 @@ class Meter:
 
     def step(self, what: str, share: float) -> None:
         """Show that ``what`` is done to ``share`` (0–1)."""
+        if self._lines is not None:
+            self._lines.step(what, share)
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task,
@@ -76,7 +100,9 @@ def meter(quiet: bool, budget: Budget | None = None) -> Iterator[Meter]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Meter(None)
+        shown = Meter(None, lines=Lines())
+        with reported(shown.step):
+            yield shown
         return
     with Progress(
         TextColumn("{task.description}", markup=False),

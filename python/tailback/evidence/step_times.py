@@ -2,7 +2,8 @@
 
 All ranks of a ring end a collective together, whichever of its links is slow. The steps tell them
 apart: over the slow link they take longest, elsewhere senders wait for data or for a buffer. Times
-are per byte, so steps need not be cut alike in the simulation.
+are means for a byte: steps need not be cut alike in the simulation, and how long each takes varies
+with how many are under way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from tailback.arrays import Floats, Ints
-from tailback.evidence.site_quantiles import alternate, site_quantiles
+from tailback.evidence.site_quantiles import alternate
 from tailback.identity_cache import PerObject
 from tailback.run.run import Run
 
@@ -28,32 +29,32 @@ class StepProfile:
         src_rank: Sender of each pair, shape (K,).
         dst_rank: Receiver, shape (K,).
         count: Bytes of its steps, as a share of all, shape (K,).
-        quantiles_ps: Quantiles of the network time for a byte, shape (K, Q).
+        mean_ps: Mean network time for a byte, shape (K,).
     """
 
     src_rank: Ints
     dst_rank: Ints
     count: Floats
-    quantiles_ps: Floats
+    mean_ps: Floats
     _simulated: PerObject[tuple[Ints, Floats] | None]
     """Pair and time for a byte of each message of a simulation, shape (M,) each."""
 
     def of_run(self, run: Run) -> Floats | None:
-        """Quantiles of the same pairs in a simulation, shape (K, Q); None if one sends nothing."""
+        """Means of the same pairs in a simulation, shape (K,); None if one sends nothing."""
         return self.of_alternating(run, run, 0.0)
 
     def of_alternating(self, run: Run, other: Run, share: float) -> Floats | None:
-        """The same with a share of the messages as in another simulation, shape (K, Q)."""
+        """The same with a share of the messages as in another simulation, shape (K,)."""
         steps, other_steps = self._simulated(run), self._simulated(other)
         if steps is None or other_steps is None or len(steps[0]) != len(other_steps[0]):
             return None
         mixed = alternate(steps[0], steps[1], other_steps[1], share)
-        return site_quantiles(steps[0], mixed, len(self.count))
+        return _means(steps[0], mixed, len(self.count))
 
     def with_times_of(self, run: Run) -> StepProfile | None:
         """The same with the times of a simulation; None if it does not predict them."""
         simulated = self.of_run(run)
-        return None if simulated is None else replace(self, quantiles_ps=simulated)
+        return None if simulated is None else replace(self, mean_ps=simulated)
 
 
 def step_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> StepProfile | None:
@@ -80,10 +81,16 @@ def step_profile(tables: Mapping[str, pl.DataFrame], run: Run) -> StepProfile | 
         pairs["src_rank"].to_numpy().astype(np.int64),
         pairs["dst_rank"].to_numpy().astype(np.int64),
         total / total.sum(),
-        site_quantiles(site, times, pairs.height),
+        _means(site, times, pairs.height),
         PerObject(partial(_times_in, numbers)),
     )
     return None if profile.of_run(run) is None else profile
+
+
+def _means(site: Ints, ps: Floats, sites: int) -> Floats:
+    """Mean of the times of each pair, shape (K,)."""
+    count = np.bincount(site, minlength=sites)
+    return np.asarray(np.bincount(site, ps, sites) / np.maximum(count, 1), np.float64)
 
 
 def _times_in(pairs: pl.DataFrame, run: Run) -> tuple[Ints, Floats] | None:

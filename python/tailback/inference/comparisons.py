@@ -63,6 +63,12 @@ class Comparisons:
         )
 
     @property
+    def steps(self) -> StepProfile | None:
+        """Measured times of network steps; None if there are none."""
+        steps = (each.profile for each in self.each if isinstance(each, NetworkStepTimes))
+        return next(steps, None)
+
+    @property
     def of_links(self) -> bool:
         """Whether any compares what links did."""
         return any(comparison.of_links for comparison in self.each)
@@ -207,10 +213,10 @@ class _Profile(Protocol):
     """Times of a measured run that a simulation predicts."""
 
     def of_run(self, run: Run) -> Floats | None:
-        """Quantiles in a simulation, shape (K, Q); None if it does not predict them."""
+        """Times in a simulation, by site first; None if it does not predict them."""
 
     def of_alternating(self, run: Run, other: Run, share: float) -> Floats | None:
-        """The same with a share of the repetitions as in another simulation, shape (K, Q)."""
+        """The same with a share of the repetitions as in another simulation."""
 
 
 class _OfProfile(ABC):
@@ -244,20 +250,25 @@ class NetworkStepTimes(_OfProfile):
     of_links: ClassVar[bool] = False
 
     def _misfit_of(self, simulated: Floats | None) -> float | None:
-        return _misfit(self.profile.count, self.profile.quantiles_ps, self._scaled(simulated))
+        return _misfit(self.profile.count, self._seen, self._scaled(simulated))
+
+    @property
+    def _seen(self) -> Floats:
+        """Measured means as a column, shape (K, 1)."""
+        return self.profile.mean_ps[:, None]
 
     def _scaled(self, simulated: Floats | None) -> Floats | None:
         """Simulated times of the same sum: how many steps are under way at once is unknown."""
         if simulated is None or not simulated.any():
             return None
-        weight = self.profile.count[:, None]
-        total, sum_ps = (float((weight * x).sum()) for x in (self.profile.quantiles_ps, simulated))
-        return np.asarray(simulated * (total / sum_ps), np.float64)
+        weight, seen = self.profile.count, self.profile.mean_ps
+        total, sum_ps = (float((weight * times).sum()) for times in (seen, simulated))
+        return np.asarray(simulated[:, None] * (total / sum_ps), np.float64)
 
     def parts(self, run: Run) -> Floats | None:
         """What each pair adds to the misfit, shape (K,)."""
         simulated = self._scaled(self.profile.of_run(run))
-        return _parts(self.profile.count, self.profile.quantiles_ps, simulated)
+        return _parts(self.profile.count, self._seen, simulated)
 
     def to(self, run: Run) -> NetworkStepTimes | None:
         """The same with the times of a simulation in place of the measured ones."""

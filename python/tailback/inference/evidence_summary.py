@@ -64,6 +64,7 @@ class EvidenceSummary:
         sizes: Sizes of faults that would have been seen; None if nothing was compared.
         evidence: All rows of evidence.
         bus_bandwidths: Bus bandwidth of NCCL's collectives, measured and expected.
+        collisions: Flows that a hash puts on one path; empty without.
         change: A part of the run in which calls take longer than the expected run explains; None
             if there is none, or too little to tell.
     """
@@ -98,6 +99,7 @@ class EvidenceSummary:
     sizes: FaultSizes | None = None
     evidence: tuple[EvidenceRow, ...] = ()
     bus_bandwidths: tuple[BusBandwidth, ...] = ()
+    collisions: str = ""
     change: ChangeOverTime | None = None
 
     @property

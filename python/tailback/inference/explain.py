@@ -28,12 +28,19 @@ from tailback.fabric.degraded import SlowLink, nominal, slow_links
 from tailback.fabric.model import Fabric
 from tailback.inference import explain_wording as wording
 from tailback.inference.bus_bandwidth import bus_bandwidths
+from tailback.inference.cable_places import (
+    as_busy,
+    hides_places,
+    place_is_open,
+    slow_candidates,
+)
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.evidence_table import evidence_rows
-from tailback.inference.hypotheses import CREDIBLE, LIKELY, Hypothesis, Posterior
+from tailback.inference.hashed_flows import collisions_of
+from tailback.inference.hypotheses import CREDIBLE, LIKELY, NAMED, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import SETTINGS, routing_choice
 from tailback.inference.measured_wording import slower_part
@@ -41,12 +48,10 @@ from tailback.inference.network_clues import (
     OtherJobs,
     Slow,
     are_counted,
-    between_switches,
     comparisons,
     counted_slow,
     impossible_slow,
     is_lossy,
-    routing_is_stated,
     unknown_hosts,
 )
 from tailback.inference.next_measurement import MeasurementChoice, possible_measurements
@@ -104,6 +109,7 @@ def add_evidence(
     fifo: PreparedScenario | None = None,
     threads: int | None = None,
     settings: str = "",
+    flows_are_hashed: bool = False,
 ) -> ScenarioWithEvidence:
     """Add to the expected run what the evidence shows.
 
@@ -117,33 +123,22 @@ def add_evidence(
             does not state how they share their link.
         threads: Threads of the engine.
         settings: Where the settings of the engine come from, in words; empty: not said.
+        flows_are_hashed: Whether switches are stated to hash flows to paths, by an unknown hash.
     """
     statements = _Statements()
     _name_sources(statements, measured, evidence, prepared.fabric)
     statements.sources += [settings] if settings else []
-    others = OtherJobs.of(prepared, evidence, run)
-    profile = call_profile(measured.tables, prepared.observed.program)
-    compared = comparisons(prepared, measured, evidence, run, profile)
-    space = HypothesisSpace(
-        others,
-        profile,
-        compared,
-        measured,
-        evidence,
-        progress,
-        threads,
-        run if has_no_probes(prepared.scenario) and run.computations is not None else None,
-    )
+    space = _hypothesis_space(prepared, measured, run, evidence, progress, threads)
     statements.assumed_hosts = unknown_hosts(prepared, measured)
-    posterior = ExplanationSearch(space).explained(prepared, fifo)
-    if _hides_places(prepared, measured, evidence):
+    search = ExplanationSearch(space, flows_are_hashed=flows_are_hashed)
+    posterior = search.explained(prepared, fifo)
+    if space.places_hidden:
         posterior = posterior.counting_any_place()
     best = posterior.best
     chosen = space.machines[best.machine].prepared
     statements.sources += _assumed(space, best, prepared)
-    place_open = _place_is_open(space, posterior, prepared)
-    candidates = _candidates(posterior, prepared.fabric, place_open=place_open)
-    anywhere = _slow_anywhere(posterior, statements)
+    place_open = place_is_open(space, posterior, prepared)
+    candidates, anywhere = _slow_places(space, posterior, statements, place_open=place_open)
     measurements = possible_measurements(
         space,
         chosen,
@@ -152,7 +147,7 @@ def add_evidence(
         counted=are_counted(evidence, (*best.slow, *candidates), prepared.fabric),
         pairs=statements.pairs,
     )
-    with_others = others.add_to(chosen, best.bursts)
+    with_others = space.others.add_to(chosen, best.bursts)
     expected = _expected(space, best)
     change = _change_over_time(space, best, expected)
     if change is not None and change.is_fault:
@@ -178,6 +173,7 @@ def add_evidence(
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
         noise_in_calls_ps=posterior.noise_in_calls_ps,
+        collisions=collisions_of(space, best),
     )
     explained = with_others.with_slow_links(best.slow)
     return ScenarioWithEvidence(
@@ -189,16 +185,28 @@ def add_evidence(
     )
 
 
-def _hides_places(
-    prepared: PreparedScenario, measured: MeasuredRun, evidence: NetworkEvidence
-) -> bool:
-    """Whether the times of accelerators alone cannot show which link is slow.
-
-    All ranks of a ring or tree end a collective together, whichever of its links is slow, and as
-    late if all links are. Steps between hosts, or counters, show it.
-    """
-    by_collectives = prepared.observed.program.recompile is not None
-    return by_collectives and evidence.counters is None and not measured.tables["steps"].height
+def _hypothesis_space(
+    prepared: PreparedScenario,
+    measured: MeasuredRun,
+    run: Run,
+    evidence: NetworkEvidence,
+    progress: Progress,
+    threads: int | None,
+) -> HypothesisSpace:
+    """The space of hypotheses, without any; arguments as in :func:`add_evidence`."""
+    profile = call_profile(measured.tables, prepared.observed.program)
+    is_first = has_no_probes(prepared.scenario) and run.computations is not None
+    return HypothesisSpace(
+        OtherJobs.of(prepared, evidence, run),
+        profile,
+        comparisons(prepared, measured, evidence, run, profile),
+        measured,
+        evidence,
+        progress,
+        threads,
+        run if is_first else None,
+        hides_places(prepared, measured, evidence),
+    )
 
 
 def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenario) -> list[str]:
@@ -308,9 +316,24 @@ def _change_over_time(space: HypothesisSpace, best: Hypothesis, run: Run) -> Cha
     return change.beside(ordinary)
 
 
-def _slow_anywhere(posterior: Posterior, statements: _Statements) -> str:
-    """Which links may be slow if none is evident, in words; asks for tests that show it."""
+def _slow_places(
+    space: HypothesisSpace, posterior: Posterior, statements: _Statements, *, place_open: bool
+) -> tuple[list[SlowLink], str]:
+    """Cables of which one may be slow, and which others may be, in words."""
+    fabric = next(iter(space.machines.values())).prepared.fabric
+    candidates = slow_candidates(posterior, fabric, place_open=place_open)
+    alike = as_busy(space, posterior, candidates) if space.places_hidden else []
+    candidates = alike[:NAMED] if len(alike) > len(candidates) else candidates
+    return candidates, _slow_anywhere(posterior, len(alike), statements)
+
+
+def _slow_anywhere(posterior: Posterior, alike: int, statements: _Statements) -> str:
+    """Which links may be slow if none is evident, in words; asks for tests that show it.
+
+    ``alike``: number of cables that the evidence cannot tell apart.
+    """
     chance, cables = posterior.slow_somewhere
+    cables = max(cables, alike if alike > NAMED else 0)
     machine, slowdowns = posterior.slower_machine
     if machine >= LIKELY:
         statements.pairs = wording.slower_machine(slowdowns)
@@ -418,6 +441,9 @@ def _alternatives(
         ):
             # Slow cables that counters show by themselves are in every alternative.
             hidden["slow-link"] = elapsed - space.alone(machine, hypothesis.bursts).elapsed_ps
+        if (evenly := space.machines[machine].evenly) is not None:
+            alone, even = (space.alone(name, hypothesis.bursts) for name in (machine, evenly))
+            hidden["routing"] = alone.elapsed_ps - even.elapsed_ps
         if hypothesis.job is not None:
             without = space.alone(machine, None, with_others=False).elapsed_ps
             hidden["other-traffic"] = elapsed - without
@@ -535,56 +561,6 @@ def _range(posterior: Posterior) -> tuple[int, int]:
         and weighed.hypothesis.slower is None
     ]
     return min([0, *times]), max([0, *times])
-
-
-def _place_is_open(
-    space: HypothesisSpace, posterior: Posterior, prepared: PreparedScenario
-) -> bool:
-    """Whether a link is slow, but its place depends on paths that are unknown.
-
-    If no cable agrees with all evidence as well as usual and the paths are assumed, the assumption
-    may be wrong, and the right cable may be none of those that fit best with it: unless the same
-    one fits best with every routing that was tried. On a lossy network retransmissions make the
-    right cable agree worse than usual, too. Errors show the place, whatever the paths.
-    """
-    best, fabric = posterior.best, prepared.fabric
-    if not best.slow or best.slow == space.machines[best.machine].slow or posterior.model.lossy:
-        return False
-    if all(space.prior().is_suspect(slow.link) for slow in best.slow):
-        return False
-    paths_known = routing_is_stated(prepared) or not bool(between_switches(fabric).any())
-    if paths_known or posterior.slow_cable_agrees:
-        return False
-    likeliest: dict[str, Hashable] = {}
-    for hypothesis in (weighed.hypothesis for weighed in posterior.weighed):
-        if hypothesis.slow != space.machines[hypothesis.machine].slow:
-            likeliest.setdefault(hypothesis.machine[1], hypothesis.places(posterior.reverse))
-    return len(likeliest) < 2 or len(set(likeliest.values())) > 1
-
-
-def _candidates(posterior: Posterior, fabric: Fabric, *, place_open: bool) -> list[SlowLink]:
-    """Cables of which one may be slow, if the evidence cannot determine which, or whether any."""
-    slow = [weighed for weighed in posterior.weighed if weighed.hypothesis.slow]
-    least = 1.0 - CREDIBLE
-    if not posterior.best.slow:
-        # A fault that was not tried may be in any place, so it counts against none.
-        least *= sum(
-            weighed.probability
-            for weighed in posterior.weighed
-            if not weighed.hypothesis.unsimulated
-        )
-    if posterior.in_any_place:
-        least *= max(weighed.probability for weighed in slow)
-    likely = [weighed for weighed in slow if weighed.probability >= least]
-    cables: dict[int, SlowLink] = {}
-    for weighed in likely:
-        for link in weighed.hypothesis.slow if posterior.is_named(weighed.hypothesis) else ():
-            cables.setdefault(min(link.link, int(fabric.link_reverse[link.link])), link)
-    all_may_be = posterior.in_any_place and posterior.slower_machine[0] >= 1.0 - CREDIBLE
-    is_evident = len(cables) <= len(posterior.best.slow) and not (place_open or all_may_be)
-    if posterior.best.slow and is_evident:
-        return []
-    return [] if posterior.best.job is not None else list(cables.values())
 
 
 def _slow_busy_ps(space: HypothesisSpace, best: Hypothesis) -> int:

@@ -81,6 +81,10 @@ ROUTED: Final = {
         "assumed: switches spread packets over all shortest paths regardless of load; with this "
         "routing the model agrees better with the measurement"
     ),
+    "ecmp": (
+        "assumed: switches hash each flow to one path; with the collisions that this may bring the "
+        "model agrees better with the measurement"
+    ),
     "deterministic": (
         "assumed: switches use one path for each destination; with this routing the model agrees "
         "better with the measurement"

@@ -19,6 +19,7 @@ from tailback.evidence.measured_routes import (
 )
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.interruptions import Interruptions
+from tailback.inference.machine_models import HASHED, routing_choice
 from tailback.inference.measured_costs import FurtherCosts
 from tailback.inference.network_clues import routing_is_stated
 from tailback.run.run import Run
@@ -79,7 +80,7 @@ def further_costs(
         for out, other in zip(saved, (even, quiet), strict=True):
             out.append(round(before - time_of(other, seed)))
     tables = tables_of(prepared.scenario, prepared.fabric)
-    even_tables = None if tables is None else EVEN_TABLES
+    even_paths = EVEN_TABLES if tables is not None else _even_flows(prepared)
     beside = _placement_costs(evaluate, placements, seeds, Change(limits=limits)) if limits else ()
     return FurtherCosts(
         tuple(saved[0]),
@@ -87,13 +88,13 @@ def further_costs(
         tuple(routing),
         uneven,
         hot_receiver_share(run),
-        *_placement_costs(evaluate, placements, seeds, even_tables),
-        () if even_tables is None else _saved_by_tables(prepared, evaluate, times),
-        0 if even_tables is None else _saved_alone(evaluate, Change(), EVEN_TABLES),
+        *_placement_costs(evaluate, placements, seeds, even_paths),
+        () if even_paths is None else _saved_by_paths(prepared, evaluate, even_paths, times),
+        0 if even_paths is None else _saved_alone(evaluate, Change(), even_paths),
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
         adapter_order_costs(prepared, evaluate, seeds),
         Interruptions.of(program, run.elapsed_ps),
-        partial(_time_without, prepared, evaluate),
+        partial(_time_without, prepared, evaluate, even_paths or EVEN_TABLES),
         *(beside or ((), ())),
         hashed_ps=_hashed_costs(prepared, evidence, evaluate, times) if lossy_ps else (),
     )
@@ -103,23 +104,29 @@ EVEN_TABLES = Change(routing="deterministic", rule=UP_DOWN)
 """Forwarding tables that spread destinations evenly over up-links (D-mod-k; Zahavi, 2010)."""
 
 
-def _saved_by_tables(
-    prepared: PreparedScenario, evaluate: Evaluate, times: Sequence[int]
-) -> tuple[int, ...]:
-    """Time that even forwarding tables save in each repetition, ps.
+def _even_flows(prepared: PreparedScenario) -> Change | None:
+    """Flows that are spread evenly, where switches hash them to paths."""
+    return Change(routing="adaptive") if routing_choice(prepared) == HASHED else None
 
-    Other tables may take our messages around a slow cable by chance, which is no merit of theirs:
+
+def _saved_by_paths(
+    prepared: PreparedScenario, evaluate: Evaluate, even_paths: Change, times: Sequence[int]
+) -> tuple[int, ...]:
+    """Time that even paths save in each repetition, ps.
+
+    Other paths may take our messages around a slow cable by chance, which is no merit of theirs:
     they save no more than they do at nominal rates.
 
     Args:
-        prepared: The scenario, with forwarding tables.
+        prepared: The scenario, with forwarding tables or hashed flows.
         evaluate: Simulates changes of it.
+        even_paths: Spreads messages evenly.
         times: Time of the run as it is in each repetition, ps.
     """
     slow = bool(prepared.scenario.fabric.degraded)
     saved = []
     for seed, now in enumerate(times):
-        even = replace(EVEN_TABLES, seed_offset=seed)
+        even = replace(even_paths, seed_offset=seed)
         least = now - evaluate(even).elapsed_ps
         if slow:
             healthy = Change(network="healthy", seed_offset=seed)
@@ -152,7 +159,9 @@ def _saved_alone(evaluate: Evaluate, now: Change, then: Change) -> int:
     return max(first - second, 0)
 
 
-def _time_without(prepared: PreparedScenario, evaluate: Evaluate, causes: frozenset[str]) -> int:
+def _time_without(
+    prepared: PreparedScenario, evaluate: Evaluate, even_paths: Change, causes: frozenset[str]
+) -> int:
     """Expected time without several causes at once, ps; names as in ``SEPARABLE``."""
     program = prepared.observed.program
     if "noise" in causes:
@@ -160,7 +169,7 @@ def _time_without(prepared: PreparedScenario, evaluate: Evaluate, causes: frozen
     if "imbalance" in causes:
         program = balanced(program)
     change = replace(
-        EVEN_TABLES if "routing" in causes else Change(),
+        even_paths if "routing" in causes else Change(),
         program=None if causes.isdisjoint(("noise", "imbalance")) else program,
         network="healthy" if "slow-link" in causes else "as-is",
         background="other-traffic" not in causes,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -155,6 +155,8 @@ class Prior:
         sound: Links that limit nothing by the counters of their queues, shape (L,); None without.
         faulty: Cables that are suspected for rising errors, by their first links.
         queues: Readings of queues where they drop packets; None without.
+        alike: Number of cables for which one stands that is tried, by its first link: the evidence
+            cannot tell them apart. Others stand for themselves.
     """
 
     cables: int
@@ -164,6 +166,7 @@ class Prior:
     sound: NDArray[np.bool_] | None = None
     faulty: Collection[int] = ()
     queues: QueueLikelihood | None = None
+    alike: Mapping[int, int] = field(default_factory=dict)
 
     def is_suspect(self, link: int) -> bool:
         """Whether the cable of a link is suspected for its errors."""
@@ -177,7 +180,8 @@ class Prior:
         """
         if self.is_suspect(link):
             return -math.log(len(self.faulty))
-        return math.log(UNUSUAL) - math.log(max(self.cables, 1))
+        alike = self.alike.get(min(link, int(self.reverse[link])), 1)
+        return math.log(UNUSUAL * alike) - math.log(max(self.cables, 1))
 
     def least_rate(self, link: int, *, both: bool) -> float:
         """Lowest rate of a slow link by its counters, Gb/s; infinite if it is not slow.

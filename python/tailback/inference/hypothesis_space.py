@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -45,7 +46,12 @@ from tailback.inference.machine_models import (
     raised_rates,
     routing_choice,
 )
-from tailback.inference.measured_cables import MessagePaths, carrying_cables, late_sends
+from tailback.inference.measured_cables import (
+    MessagePaths,
+    carrying_cables,
+    equally_busy,
+    late_sends,
+)
 from tailback.inference.network_clues import (
     OtherJobs,
     Slow,
@@ -115,6 +121,8 @@ class HypothesisSpace:
     threads: int | None
     expected: Run | None = None
     """The job alone on the first machine, with computations, where that was simulated already."""
+    places_hidden: bool = False
+    """Whether the evidence cannot tell cables apart that are equally busy."""
     machines: dict[MachineName, MachineModel] = field(default_factory=dict)
     hypotheses: list[Hypothesis] = field(default_factory=list)
     rankings: list[CoarseRanking] = field(default_factory=list)
@@ -319,7 +327,17 @@ class HypothesisSpace:
             sound_links(self.evidence, fabric),
             self.suspected_cables,
             QueueLikelihood.of(self.evidence.counters, fabric),
+            Counter(self.first_alike.values()),
         )
+
+    @cached_property
+    def first_alike(self) -> dict[int, int]:
+        """The cable that is tried for each that the evidence cannot tell from it; else empty."""
+        if not self.places_hidden:
+            return {}
+        name = next(iter(self.machines))
+        run = self.alone(name, None, with_others=False)
+        return equally_busy(run, self.machines[name].prepared.fabric)
 
     @cached_property
     def suspected_cables(self) -> tuple[int, ...]:
@@ -369,6 +387,7 @@ class HypothesisSpace:
         *,
         small_buffers: bool = False,
         at_nominal_rates: bool = False,
+        evenly: MachineName | None = None,
     ) -> MachineModel:
         """Simulate the run without hidden causes, with each arrangement of counted traffic.
 
@@ -378,6 +397,7 @@ class HypothesisSpace:
             small_buffers: The scenario has smaller buffers than stated, or than the default.
             at_nominal_rates: The scenario has nominal rates where slower ones are stated, or
                 counted.
+            evenly: As in :class:`.MachineModel`.
         """
         slow = () if at_nominal_rates else counted_slow(self.evidence, prepared.fabric)
         machine = MachineModel(
@@ -386,6 +406,7 @@ class HypothesisSpace:
             slow,
             small_buffers=small_buffers,
             at_nominal_rates=at_nominal_rates,
+            evenly=evenly,
         )
         self.machines[machine.name] = machine
         slow = self._slow_as_measured(machine)

@@ -25,6 +25,9 @@ RoutingChoice = Routing | Literal["per message"]
 """How packets choose among the paths of a route; ``per message``: adaptively, all of a message the
 same."""
 
+HASHED: RoutingChoice = "ecmp"
+"""Routing that hashes flows to paths."""
+
 OTHER_ROUTING: tuple[RoutingChoice, ...] = ("per message", "random", "deterministic")
 """Routing to try if nothing explains the time with adaptive routing and the scenario does not state
 the routing. Adaptive traffic avoids slow links, so that they cost little, and packets that choose
@@ -47,6 +50,8 @@ class MachineModel:
         small_buffers: Whether its buffers are smaller than stated, or than the default.
         at_nominal_rates: Whether cables run at their nominal rates that are stated, or counted, as
             slow.
+        evenly: Name of the machine model that differs in spreading evenly what this one hashes to
+            paths; None if it hashes nothing.
     """
 
     prepared: PreparedScenario
@@ -55,6 +60,7 @@ class MachineModel:
     sensitivity: Mapping[str, float] = field(default_factory=dict)
     small_buffers: bool = False
     at_nominal_rates: bool = False
+    evenly: MachineName | None = None
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -70,7 +76,8 @@ class MachineModel:
         rates = ("nominal rates",) if self.at_nominal_rates else ()
         progress = ("progress in calls",) if engine.progress == "calls" else ()
         routing = FORWARDING if tables else routing_choice(self.prepared)
-        return engine.injection, routing, *progress, *buffers, *rates
+        paths = (f"paths {engine.path_seed}",) if routing == HASHED else ()
+        return engine.injection, routing, *progress, *buffers, *rates, *paths
 
 
 def without_tables(prepared: PreparedScenario) -> PreparedScenario:
@@ -109,6 +116,28 @@ def with_routing(prepared: PreparedScenario, routing: RoutingChoice) -> Prepared
         update = {"routing": "adaptive", "adaptive": adaptive}
     engine = engine.model_copy(update=update)
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+def with_hashed_flows(prepared: PreparedScenario, seed: int) -> PreparedScenario:
+    """The scenario with each flow on one path, by the hash with this seed."""
+    return prepared.with_engine(routing=HASHED, path_seed=seed)
+
+
+def hashes_at_random(prepared: PreparedScenario) -> bool:
+    """Whether flows are stated to be hashed to paths, and by which hash is not."""
+    engine = prepared.scenario.engine
+    return routing_choice(prepared) == HASHED and engine.path_seed is None
+
+
+def with_even_flows(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with its flows spread evenly and no stated paths, where a hash is unknown."""
+    if not hashes_at_random(prepared):
+        return prepared
+    engine = prepared.scenario.engine
+    values = {name: getattr(engine, name) for name in type(engine).model_fields}
+    stated = engine.model_fields_set - {"routing"}
+    even = type(engine).model_construct(stated, **values | {"routing": "adaptive"})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": even}))
 
 
 def with_progress_in_calls(prepared: PreparedScenario) -> PreparedScenario:

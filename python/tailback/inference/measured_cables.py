@@ -8,7 +8,7 @@ hypotheses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -33,6 +33,8 @@ from tailback.fabric.model import Fabric
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import Hypothesis, Prior, log_probability
 from tailback.run.run import Run
+from tailback.simulation import PreparedScenario
+from tailback.simulation.routes import forwarded_links
 
 MIN_BYTES_SHARE = 0.02
 """Share of the busiest cable's bytes below which a cable carries too little to slow down the run:
@@ -210,10 +212,64 @@ def late_sends(sends: SendProfile, run: Run, paths: MessagePaths) -> list[int]:
     return [int(first) for first in order if score[first] > 0]
 
 
+def links_in_series(link: int, prepared: PreparedScenario, run: Run) -> list[int]:
+    """Other links that carry exactly the messages that this one carries.
+
+    Times of messages are the same whichever of them is slow, except for what buffers between them
+    hold. Without forwarding tables packets may take several paths, and no link is listed.
+
+    Args:
+        link: The link.
+        prepared: The scenario.
+        run: A run of it, with its messages.
+    """
+    links_of = forwarded_links(prepared.scenario, prepared.fabric)
+    if links_of is None:
+        return []
+    nodes = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
+    ends = run.tables["messages"].select("src_rank", "dst_rank").unique(maintain_order=True)
+    src, dst = (nodes[ends[name].to_numpy()] for name in ("src_rank", "dst_rank"))
+    pairs = np.unique(np.stack([src, dst])[:, src != dst], axis=1)
+    pair, crossed = links_of(pairs[0], pairs[1])
+    numbers_of: dict[int, list[Hashable]] = {}
+    for number, crossed_link in zip(pair.tolist(), crossed.tolist(), strict=True):
+        numbers_of.setdefault(crossed_link, []).append(number)
+    numbers_of_link = numbers_of.get(link, [])
+    return [
+        other
+        for other, numbers in numbers_of.items()
+        if other != link and numbers == numbers_of_link
+    ]
+
+
 def busy_cables_ps(run: Run, fabric: Fabric) -> Floats:
     """Time that the busier direction of each link's cable sends at its rate, ps, shape (L,)."""
     busy_ps = link_totals(run, "bytes") * 8e3 / np.asarray(fabric.link_gbps, np.float64)
     return np.maximum(busy_ps, busy_ps[fabric.link_reverse])
+
+
+AS_BUSY = 0.1
+"""Relative difference of the time that two cables are busy, below which one that is slow delays
+collectives as much as the other."""
+
+
+def equally_busy(run: Run, fabric: Fabric) -> dict[int, int]:
+    """For each cable that carries enough of a run's traffic, the first of those that are as busy.
+
+    All ranks end a collective together, so its times are the same whichever of these is slow.
+    Packets may avoid cables between switches, and not those of hosts.
+    """
+    busy = busy_cables_ps(run, fabric)
+    cables = carrying_cables(run, fabric)
+    inner = np.minimum(fabric.link_src, fabric.link_dst)[cables] >= fabric.n_nodes
+    out: dict[int, int] = {}
+    for kind in (False, True):
+        first = -1
+        for cable in sorted(cables[inner == kind].tolist(), key=lambda each: (-busy[each], each)):
+            if first < 0 or busy[cable] < (1.0 - AS_BUSY) * busy[first]:
+                first = cable
+            out[cable] = first
+    return out
 
 
 def carrying_cables(run: Run, fabric: Fabric) -> Ints:

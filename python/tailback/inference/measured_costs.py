@@ -55,7 +55,7 @@ class FurtherCosts:
         placement_ps: Saved by the best placement, with our job alone on the healthy network, by
             even forwarding tables if the scenario has tables; empty if no placement was simulated.
         in_order_ps: The same with ranks in host order, switch by switch.
-        tables_ps: Saved by even forwarding tables; empty without tables.
+        tables_ps: Saved by even paths; empty without forwarding tables or hashed flows.
         tables_alone_ps: The same, mean of our job without other traffic.
         uneven_tables: Mean deviation from the mean of the number of destinations that forwarding
             tables assign to parallel up-links, 0–2; 0 without tables.
@@ -193,7 +193,7 @@ def costs_of_causes(
             )
         )
     out += _costs_of_computation(measured, further)
-    out += _costs_of_routes(further, _others_factor(diagnosis, summary))
+    out += _costs_of_routes(further, _others_factor(diagnosis, summary), summary.collisions)
     if summary.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [row[1:4] for row in out if row[0] == "other-traffic"]
@@ -212,8 +212,10 @@ def _others_factor(diagnosis: Diagnosis, summary: EvidenceSummary) -> float:
     return 1.0 + max(more_ps, 0) / simulated_ps if simulated_ps > 0 else 1.0
 
 
-def _costs_of_routes(further: FurtherCosts, others_factor: float) -> list[_ExpectedCost]:
-    """Costs of routing by what counters, or forwarding tables, show of the routes.
+def _costs_of_routes(
+    further: FurtherCosts, others_factor: float, collisions: str
+) -> list[_ExpectedCost]:
+    """Costs of routing by what counters, forwarding tables or collisions show of the routes.
 
     Uneven tables hurt more beside other traffic. Where that costs more than simulated, by
     ``others_factor``, so does what it adds to the cost of the tables.
@@ -229,7 +231,8 @@ def _costs_of_routes(further: FurtherCosts, others_factor: float) -> list[_Expec
         shown, by = wording.FASTER_WITH_EVEN_TABLES, ("trace", "model")
         if further.uneven_tables >= MIN_TABLE_UNEVENNESS:
             shown = wording.uneven_tables(further.uneven_tables)
-        out.append(("routing", _mean(spread), min(spread), max(spread), "", shown, by))
+        shown = wording.HASHED_TOGETHER if collisions else shown
+        out.append(("routing", _mean(spread), min(spread), max(spread), collisions, shown, by))
     return out
 
 
@@ -379,7 +382,9 @@ def _described(cause: Cause, summary: EvidenceSummary) -> tuple[str, str, tuple[
     """Subject of a cause, its evidence, and the kinds of evidence."""
     if cause == "slow-link":
         which = (
-            wording.one_of(summary.candidates) if summary.candidates else "; ".join(summary.slow)
+            wording.one_of(summary.candidates, summary.slow_anywhere)
+            if summary.candidates
+            else "; ".join(summary.slow)
         )
         which = wording.PATHS_UNKNOWN if summary.place_open else which
         return which, summary.slow_shown_by, summary.rests_on.get(cause, ("model",))

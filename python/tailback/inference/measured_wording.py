@@ -38,6 +38,12 @@ FASTER_WITH_EVEN_TABLES: Final = (
 )
 """Evidence for the routing of forwarding tables that are not uneven in themselves."""
 
+HASHED_TOGETHER: Final = (
+    "the run takes as long as measured if a hash (ECMP) puts these flows on one path, while "
+    "parallel ones are idle"
+)
+"""Evidence for flows that collide."""
+
 TAKEN_TURNS: Final = (
     "all ranks compute for the same time, but one after another, and the late ones receive nothing "
     "before they send"
@@ -385,9 +391,10 @@ def find_paths(candidates: Sequence[str]) -> str:
     )
 
 
-def one_of(candidates: Sequence[str]) -> str:
-    """Subject of a slow link if the evidence fits several links."""
-    return f"these fit best: {'; '.join(candidates)}"
+def one_of(candidates: Sequence[str], slow_anywhere: str = "") -> str:
+    """Subject of a slow link if the evidence fits several links, or any (``slow_anywhere``)."""
+    start = f"{slow_anywhere}, such as" if slow_anywhere else "these fit best:"
+    return f"{start} {'; '.join(candidates)}"
 
 
 LOOK_AT_THE_HOST: Final = (

@@ -9,7 +9,7 @@ number of simulations; they decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -24,6 +24,7 @@ from tailback.diagnosis.cable_search import (
     MIN_SHARE,
     CableSearch,
     Outcome,
+    no_alternatives,
 )
 from tailback.evaluate import Change
 from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
@@ -38,6 +39,7 @@ from tailback.inference.coarse_ranking import (
 )
 from tailback.inference.derived_hypotheses import WITHIN_ERROR
 from tailback.inference.error_model import MISFIT_ERROR, nearest_of
+from tailback.inference.hashed_flows import add_hashed_flows
 from tailback.inference.hypotheses import (
     FAULT,
     UNUSUAL,
@@ -64,6 +66,7 @@ from tailback.inference.measured_cables import (
     MessagePaths,
     busy_cables_ps,
     cable_suspects,
+    links_in_series,
     parallel_links,
     stall_clues,
 )
@@ -129,10 +132,12 @@ class ExplanationSearch:
 
     Args:
         space: The hypotheses, to which the search adds.
+        flows_are_hashed: Whether switches are stated to hash flows to paths.
     """
 
-    def __init__(self, space: HypothesisSpace) -> None:
+    def __init__(self, space: HypothesisSpace, *, flows_are_hashed: bool = False) -> None:
         self.space = space
+        self.flows_are_hashed = flows_are_hashed
 
     def explained(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Posterior:
         """Add hypotheses until it is probable that the right one is among them.
@@ -145,6 +150,7 @@ class ExplanationSearch:
         if is_lossy(self.space.evidence, round_robin.fabric):
             fifo = None  # Hosts share their link between sockets.
         scenarios = [round_robin] if fifo is None else [round_robin, fifo]
+        self.space.progress("comparing kinds of adapters", 0.0)
         for prepared in scenarios:
             if self.space.machines and not self._machine_fits:
                 leave_out("other adapters", 0, self.space.simulations_of_machine)
@@ -157,7 +163,9 @@ class ExplanationSearch:
         for machine in list(self.space.machines.values()):
             with optional("slower machine"):
                 self._try_slower_machine(machine)
+        self.space.progress("searching for slow cables", 0.0)
         self._look_for_causes(self.space.machines.values(), MAX_TRIALS)
+        self.space.progress("comparing slow cables", 0.5)
         with optional("slow cables"):
             self._confirm()
         with optional("rates of slow cables"):
@@ -170,7 +178,9 @@ class ExplanationSearch:
             with optional("engine settings"):
                 self._vary_settings_with_cables()
         self._look_for_jobs_beside_other_adapters()
-        if self._routing_is_open(round_robin):
+        self.space.progress("searching for flows that collide", 0.9)
+        add_hashed_flows(self.space, scenarios, stated=self.flows_are_hashed)
+        if self._routing_is_open(round_robin) and not self.flows_are_hashed:
             self._try_other_routing(round_robin, len(scenarios))
         # Only then: what noise may explain, too, is searched for all the same.
         self.space.add_noise_in_calls()
@@ -492,6 +502,8 @@ class ExplanationSearch:
         suspects = cable_suspects(self.space.compare.sends, run, clues, paths, budget, faulty)
         if among:
             suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
+        alike = self.space.first_alike
+        suspects = list(dict.fromkeys(alike.get(cable, cable) for cable in suspects))
         prior = self.space.prior()
         suspects = [
             cable
@@ -523,7 +535,7 @@ class ExplanationSearch:
             trials,
             suspects,
             np.asarray(fabric.link_reverse, np.int64),
-            partial(parallel_links, fabric),
+            no_alternatives if alike else partial(parallel_links, fabric),
             [*clues.avoided[:AVOIDED_FITTED], *clues.ahead],
             considered,
         )
@@ -782,33 +794,3 @@ class ExplanationSearch:
 def _cables(links: Iterable[int], fabric: Fabric) -> frozenset[int]:
     """The cables of links, by the first link of each."""
     return frozenset(min(link, int(fabric.link_reverse[link])) for link in links)
-
-
-def links_in_series(link: int, prepared: PreparedScenario, run: Run) -> list[int]:
-    """Other links that carry exactly the messages that this one carries.
-
-    Times of messages are the same whichever of them is slow, except for what buffers between them
-    hold. Without forwarding tables packets may take several paths, and no link is listed.
-
-    Args:
-        link: The link.
-        prepared: The scenario.
-        run: A run of it, with its messages.
-    """
-    links_of = forwarded_links(prepared.scenario, prepared.fabric)
-    if links_of is None:
-        return []
-    nodes = run.tables["ranks"].sort("rank")["node"].to_numpy().astype(np.int64)
-    ends = run.tables["messages"].select("src_rank", "dst_rank").unique(maintain_order=True)
-    src, dst = (nodes[ends[name].to_numpy()] for name in ("src_rank", "dst_rank"))
-    pairs = np.unique(np.stack([src, dst])[:, src != dst], axis=1)
-    pair, crossed = links_of(pairs[0], pairs[1])
-    numbers_of: dict[int, list[Hashable]] = {}
-    for number, crossed_link in zip(pair.tolist(), crossed.tolist(), strict=True):
-        numbers_of.setdefault(crossed_link, []).append(number)
-    numbers_of_link = numbers_of.get(link, [])
-    return [
-        other
-        for other, numbers in numbers_of.items()
-        if other != link and numbers == numbers_of_link
-    ]

@@ -445,6 +445,12 @@ def telling_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _TELLING.search(name) is None)
 
 
+class NotUsed(str):
+    """A note on what was read and not used; shown on every screen, unlike other notes."""
+
+    __slots__ = ()
+
+
 def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) -> list[str]:
     """The note that names the unused parts of a file; empty without any.
 
@@ -460,7 +466,7 @@ def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) ->
     first = telling_first(names)[:most]
     some = ", ".join(name if name.isidentifier() else shown(name) for name in first)
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return [f"{what} not used: {some}{more}"]
+    return [NotUsed(f"{what} not used: {some}{more}")]
 
 
 def unused_keys(objects: Iterable[object], used: Collection[str]) -> list[str]:

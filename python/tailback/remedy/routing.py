@@ -10,6 +10,9 @@ from tailback.run.run import Run
 UP_DOWN = "up-down"
 """Shortest paths up and down a tree, in place of forwarding tables."""
 
+QUEUE_PAIRS = (4, 16)
+"""Numbers of queue pairs a connection that are tried."""
+
 _RULES = {
     "minimal": "shortest paths only",
     "dimension-order": "shortest paths only, dimension by dimension",
@@ -35,6 +38,9 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
                 "receivers restore the order of packets, which adaptive routing does not keep",
             )
         )
+    if now == "ecmp":
+        pairs = run.scenario.engine.queue_pairs
+        proposals += [_queue_pairs(number) for number in QUEUE_PAIRS if number > pairs]
     if now == "deterministic":
         proposals.append(
             Proposal(
@@ -77,3 +83,16 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
             )
         )
     return proposals
+
+
+def _queue_pairs(number: int) -> Proposal:
+    """Several queue pairs for each connection of NCCL: hashing spreads what one flow had."""
+    variables = f"NCCL_IB_QPS_PER_CONNECTION={number} NCCL_IB_SPLIT_DATA_ON_QPS=1"
+    return Proposal(
+        "routing",
+        f"{number}-queue-pairs",
+        Change(queue_pairs=number),
+        f"Set {variables} in the environment of the job: switches hash each queue pair to a path "
+        "of its own.",
+        "switches hash the UDP source port, which differs between queue pairs",
+    )

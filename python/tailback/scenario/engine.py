@@ -362,6 +362,13 @@ class EngineSection(Section):
         lt=2**32,
         description="seed of the hash of routing spray and ecmp; default: that of the scenario",
     )
+    queue_pairs: int = Field(
+        default=1,
+        ge=1,
+        le=128,
+        description="queue pairs over which packets of a message are spread, of routing ecmp: each "
+        "has a path of its own (NCCL_IB_QPS_PER_CONNECTION, with NCCL_IB_SPLIT_DATA_ON_QPS=1)",
+    )
     adaptive: AdaptiveSection = Field(default_factory=AdaptiveSection)
     vc_entries: int = Field(
         default=64,

@@ -34,6 +34,8 @@ def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario
         prepared = prepared.with_engine(injection="per-destination", pacing=pacing)
     if change.routing is not None:
         prepared = prepared.with_engine(routing=change.routing)
+    if change.queue_pairs is not None:
+        prepared = prepared.with_engine(queue_pairs=change.queue_pairs)
     if change.others_draw:
         prepared = prepared.with_other_draw(change.others_draw)
     if change.program is not None:

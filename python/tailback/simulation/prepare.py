@@ -647,6 +647,22 @@ def fitting_size(program: Program, packet: int) -> int | None:
     return fitting
 
 
+def in_fitting_packets(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with large messages of accelerators in coarse packets, unless it states a size.
+
+    A step of training moves so many bytes in so large messages that full packets add little but
+    time. What acts on single packets keeps them.
+    """
+    engine, program = prepared.scenario.engine, prepared.observed.program
+    single = engine.congestion_control is not None or engine.pacing.kind != "off"
+    if program.recompile is None or engine.coarse is not None or single:
+        return prepared
+    if engine.flow_control.kind != "credits":
+        return prepared
+    size = fitting_size(program, engine.packet)
+    return prepared if size is None else prepared.with_coarse_packets(size)
+
+
 def with_fitting_packets(scenario: Scenario, program: Program) -> tuple[Scenario, list[str]]:
     """The scenario with a size in place of ``coarse = "auto"``, and a note if there is none."""
     if scenario.engine.coarse != "auto":

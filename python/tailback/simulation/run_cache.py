@@ -171,6 +171,7 @@ class RunCache:
             network,
             routing,
             change.rule,
+            change.queue_pairs,
             None if program is None or program is job.program else id(program),
             change.rates,
             change.slow,

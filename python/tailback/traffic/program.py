@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tailback.available import memory_remedy
 from tailback.errors import TailbackError, TraceError
+from tailback.io.delimited import NotUsed
 from tailback.scenario.model import NcclSection
 from tailback.units import format_bytes
 
@@ -190,7 +191,6 @@ class Program:
             states it.
         hosts: Name of the host of each rank; empty unless a recording without times, or of
             accelerators, names it.
-        not_used: Those of ``notes`` on what was read and not used.
     """
 
     name: str
@@ -209,7 +209,11 @@ class Program:
     recompile: Callable[[NcclSection], Program] | None = None
     port_gbps: float | None = None
     hosts: tuple[str, ...] = ()
-    not_used: list[str] = field(default_factory=list)
+
+    @property
+    def not_used(self) -> list[str]:
+        """Those of ``notes`` on what was read and not used."""
+        return [note for note in self.notes if isinstance(note, NotUsed)]
 
     @property
     def n_ranks(self) -> int:

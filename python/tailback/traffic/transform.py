@@ -80,7 +80,6 @@ def repeat(program: Program, times: int) -> Program:
         notes=program.notes,
         recording=_multiply_times(program.recording, times),
         recompile=_recompile_with(program, partial(repeat, times=times)),
-        not_used=program.not_used,
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tailback.cli import run as tailback
+from tailback.cli.progress import Lines
 from tailback.run.run import Run
 from tailback.run.schema import TABLES
 from tests.factories.cli import process, refused, scenario, simulated
@@ -512,3 +513,14 @@ def test_real_traces_on_the_real_selene_fabric(
     diagnosis = json.loads((out / "diagnosis.json").read_text())
     assert diagnosis["sampling"]["packets"] > 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_long_steps_are_said_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 4.0, 11.0, 15.0, 30.0])
+    monkeypatch.setattr("tailback.cli.progress.time.monotonic", lambda: next(seconds))
+    lines = Lines()
+    for share in (0.0, 0.25, 0.5, 0.75):
+        lines.step("searching", share)
+    assert capsys.readouterr().err.splitlines() == ["11 s: searching, 25%", "30 s: searching, 75%"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailback.inference.search import links_in_series
+from tailback.inference.measured_cables import links_in_series
 from tailback.scenario.model import parse
 from tailback.simulation import prepare, simulate
 from tests.factories.forwarding_tables import DISCOVERY, LEFT, RIGHT

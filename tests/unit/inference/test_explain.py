@@ -15,8 +15,9 @@ import pytest
 from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.inference import explain, further_costs, network_clues
+from tailback.inference import cable_places, explain, further_costs, network_clues
 from tailback.inference import explain_wording as wording
+from tailback.inference.cable_places import place_is_open, slow_candidates
 from tailback.inference.decision import Alternative
 from tailback.inference.derived_hypotheses import unsimulated_faults
 from tailback.inference.error_model import ErrorModel
@@ -57,7 +58,7 @@ def compared(*misfits: float, job: float | None = None, other: tuple[float, ...]
 
 def test_several_links_are_slow_unless_one_explains() -> None:
     def named(posterior: Posterior) -> list[int]:
-        return [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)]
+        return [slow.link for slow in slow_candidates(posterior, FABRIC, place_open=False)]
 
     assert named(compared(0.002, 0.002, 0.2)) == [0, 2]
     assert named(compared(0.002, 0.2)) == []
@@ -78,10 +79,10 @@ def test_unknown_paths_leave_the_place_open(
             machines=dict.fromkeys((MACHINE, OTHER), SimpleNamespace(slow=())),
             prior=lambda: Prior(10, FABRIC.link_reverse, faulty=faulty),
         )
-        monkeypatch.setattr(explain, "routing_is_stated", lambda _: stated)
+        monkeypatch.setattr(cable_places, "routing_is_stated", lambda _: stated)
         ends = {"n_nodes": 2, "link_src": np.array([0, 2]), "link_dst": np.array([2, 1 + switches])}
         prepared: Any = SimpleNamespace(fabric=SimpleNamespace(**ends))
-        return explain._place_is_open(search, posterior, prepared)
+        return place_is_open(search, posterior, prepared)
 
     badly, well = compared(0.03), compared(0.002, 0.03)
     assert badly.best.slow and well.best.slow
@@ -94,15 +95,13 @@ def test_unknown_paths_leave_the_place_open(
     assert not is_open(compared(0.03, 0.2, other=(0.03, 0.2)))
     assert is_open(compared(0.03, 0.2, other=(0.2, 0.03)))
     # Even a single cable is then a candidate, not the one that is slow.
-    assert [
-        candidate.link for candidate in explain._candidates(badly, FABRIC, place_open=True)
-    ] == [0]
+    assert [candidate.link for candidate in slow_candidates(badly, FABRIC, place_open=True)] == [0]
 
 
 def test_counted_slow_links_are_in_every_alternative() -> None:
     def costs(counted: tuple[SlowLink, ...]) -> list[bool]:
         search: Any = SimpleNamespace(
-            machines={MACHINE: SimpleNamespace(slow=counted)},
+            machines={MACHINE: SimpleNamespace(slow=counted, evenly=None)},
             others=SimpleNamespace(traffic=None),
             alone=lambda *_: SimpleNamespace(elapsed_ps=700),
         )
@@ -120,7 +119,7 @@ def test_joint_cost_is_charged_to_neither_cause() -> None:
         return SimpleNamespace(elapsed_ps=700 if with_others else 600)
 
     search: Any = SimpleNamespace(
-        machines={MACHINE: SimpleNamespace(slow=(), prepared=None, name=MACHINE)},
+        machines={MACHINE: SimpleNamespace(slow=(), prepared=None, name=MACHINE, evenly=None)},
         others=SimpleNamespace(traffic=True),
         alone=alone,
         inside_ps=1000,
@@ -154,7 +153,8 @@ def lossy_search(sent: dict[int, float], slow: tuple[SlowLink, ...] = ()) -> Any
     counted = np.full(40, np.nan)
     counted[list(sent)] = list(sent.values())
     fabric = SimpleNamespace(link_reverse=FABRIC.link_reverse, link_gbps=np.full(40, 100.0))
-    machine = SimpleNamespace(slow=slow, name=MACHINE, prepared=SimpleNamespace(fabric=fabric))
+    prepared = SimpleNamespace(fabric=fabric)
+    machine = SimpleNamespace(slow=slow, name=MACHINE, prepared=prepared, evenly=None)
     return SimpleNamespace(
         evidence=SimpleNamespace(counters=SimpleNamespace(lossy=True, sent_bytes=counted)),
         machines={MACHINE: machine},
@@ -226,7 +226,7 @@ def test_an_untried_fault_counts_against_no_place() -> None:
         Prior(10, FABRIC.link_reverse),
     )
     assert not posterior.best.slow and posterior.of_cause("slow-link") < 0.05
-    assert [slow.link for slow in explain._candidates(posterior, FABRIC, place_open=False)] == [0]
+    assert [slow.link for slow in slow_candidates(posterior, FABRIC, place_open=False)] == [0]
 
 
 def late_ring() -> tuple[PreparedScenario, PreparedScenario]:
@@ -298,7 +298,7 @@ def test_two_causes_are_removed_together() -> None:
     slow = late.with_slow_links((SlowLink(0, 10.0, True),))
     evaluate = make_evaluate(slow, threads=1)
     times = {
-        causes: further_costs._time_without(slow, evaluate, frozenset(causes))
+        causes: further_costs._time_without(slow, evaluate, Change(), frozenset(causes))
         for causes in ((), ("imbalance",), ("slow-link",), ("imbalance", "slow-link"))
     }
     least = times["imbalance", "slow-link"]

@@ -144,6 +144,7 @@ def explained(
     monkeypatch.setattr(search, "stall_clues", lambda *_: StallClues())
     monkeypatch.setattr(search, "busy_cables_ps", lambda *_: None)
     monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
+    monkeypatch.setattr(search, "add_hashed_flows", lambda *_, **__: None)
     monkeypatch.setattr(
         search,
         "assumed_messages",

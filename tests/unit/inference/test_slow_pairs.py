@@ -141,3 +141,13 @@ def test_screen_ends_with_next_step(
     assert result.cause == cause
     last = "\n".join(pairs_lines(result)).rpartition("NEXT  ")[2]
     assert step in " ".join(last.split())
+
+
+def test_single_slow_pair_leaves_verdict_open(tmp_path: Path) -> None:
+    for pair in combinations(("n0", "n1", "n2", "n3", "n4"), 2):
+        slow = pair == ("n1", "n3")
+        (tmp_path / f"{'-'.join(pair)}.log").write_text(nccl_output(pair, 4.0 if slow else 11.0))
+    result = diagnose_pairs(list(tmp_path.glob("*.log")))
+    assert result.cause == "undetermined"
+    assert "9 of 10 tests reach 88 Gb/s" in result.headline
+    assert "But n1–n3 reached 32 Gb/s: repeat it" in result.headline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from tailback.fabric.degraded import degrade
 from tailback.inference import measured_wording as wording
 from tailback.inference.bus_bandwidth import bus_bandwidths, bus_factor
 from tailback.inference.comparisons import NetworkStepTimes
+from tailback.inference.measured_cables import equally_busy
 from tailback.inference.measured_run import measured_run
 from tailback.run.run import Run
 from tailback.scenario.model import Degraded
@@ -104,10 +105,20 @@ def test_network_steps_tell_slow_connection(case: Case) -> None:
     without = compare(healthy)
     assert without is not None
     assert min(misfits, key=lambda cable: misfits[cable] or 1.0) == f"n{SLOW}"
-    assert (misfits[f"n{SLOW}"] or 1.0) < without / 4
+    assert (misfits[f"n{SLOW}"] or 1.0) < without / 3
     like = compare.to(case.simulated(f"n{SLOW}[1]"))
     assert like is not None
     assert like(case.simulated(f"n{SLOW}[1]")) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_equally_busy_cables_stand_for_one_another(case: Case) -> None:
+    """All four cables of a ring; one of twice the rate is busy half as long."""
+    run, fabric = case.simulated(), case.prepared.fabric
+    assert len(set(equally_busy(run, fabric).values())) == 1
+    assert len(equally_busy(run, fabric)) == 4
+    doubled = np.asarray(fabric.link_gbps, np.float64).copy()
+    doubled[[0, int(fabric.link_reverse[0])]] *= 2
+    assert len(set(equally_busy(run, replace(fabric, link_gbps=doubled)).values())) == 2
 
 
 def test_late_ranks_are_of_hosts_or_accelerators() -> None:

@@ -105,6 +105,15 @@ def trees(folder: Path, rows: list[Row]) -> list[Path]:
     return [folder / f"{at}{device}" for at, device, _ in rows]
 
 
+def telemetry(folder: Path, rows: list[Row]) -> list[Path]:
+    """Copies of the sysfs trees of the Slingshot adapters of two hosts."""
+    for at, device, sent in rows:
+        base = f"{at}{device}/cxi0/device"
+        put(folder, f"{base}/telemetry/hni_sts_tx_ok_octets", f"{sent}@{START_S + STEP_S * at}.0\n")
+        put(folder, f"{base}/properties/nid", f"0x{device}\n")
+    return [folder / f"{at}{device}" for at, device, _ in rows]
+
+
 def collection(folder: Path, rows: list[Row]) -> list[Path]:
     """A collection: its rows are intervals already."""
     sent = {(at, device): total for at, device, total in rows}
@@ -192,6 +201,7 @@ WRITERS: dict[str, Callable[[Path, list[Row]], list[Path]]] = {
         "#Time,ProducerName,component_id,ib.port_xmit_data#mlx5_0.1",
         lambda time, n, sent: f"{time}.0{n},n,{n},{sent // 4}",
     ),
+    "cxi": telemetry,
     "perfquery": printed,
     "prometheus": series,
     "recorded-infiniband": table(

@@ -124,6 +124,27 @@ def test_collectives_without_all_ranks_are_left_out(tmp_path: Path) -> None:
     )
 
 
+def test_contradicting_sizes_are_not_used(tmp_path: Path) -> None:
+    sizes = (8000, 8000), (4000, 8000)
+    ranks = [
+        [all_reduce(1, 0, 50, first), all_reduce(2, 60, 90, second)] for first, second in sizes
+    ]
+    program = read_trace(write(tmp_path, *ranks))
+    (note,) = program.not_used
+    assert "1 collective that ranks record differently" in note
+    assert "AllReduce of 7.812 KiB on rank 0 and AllReduce of 3.906 KiB on rank 1" in note
+    assert recorded(tmp_path).collectives.instance.tolist() == [0, 0]
+
+
+def test_repeated_records_are_not_used(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
+    write(tmp_path, [*entries, entries[0]], entries)
+    assert read_trace(tmp_path).not_used == [
+        "1 record of collectives that their rank recorded before"
+    ]
+    assert recorded(tmp_path).collectives.instance.tolist() == [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize("n_untimed", [1, 6])
 def test_records_without_times_never_mix(n_untimed: int, tmp_path: Path) -> None:
     """One of twenty is left out on both ranks; with six, all are known by their durations."""
@@ -138,7 +159,7 @@ def test_other_files_of_a_folder_are_named(tmp_path: Path) -> None:
     entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
     (write(tmp_path, entries, entries) / "README").write_text("not a record")
     (note,) = read_trace(tmp_path).not_used
-    assert note == "files without a record of Inspector in the first line not used: README"
+    assert note == "files without a readable record of Inspector not used: README"
 
 
 def test_missing_process_leaves_cause_open(tmp_path: Path) -> None:
@@ -193,6 +214,42 @@ def test_damage_names_its_line(old: str, new: str, place: str, tmp_path: Path) -
         read_trace(tmp_path)
     assert (caught.value.file, caught.value.place) == (file, place)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"rank": 1', '"rank": 0', "its process has rank 0, as that of n0-pid100.log has"),
+        ('"n_ranks": 2', '"n_ranks": 3', "communicator 0x9 has 3 ranks here, and 2 in other"),
+    ],
+)
+def test_contradicting_headers_name_their_file(
+    old: str, new: str, message: str, tmp_path: Path
+) -> None:
+    sample(tmp_path)
+    file = tmp_path / "n1-pid101.log"
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(TraceError, match=message) as caught:
+        read_trace(tmp_path)
+    assert caught.value.file == file
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 900, b'{"header": {"id"'])
+def test_folder_of_damaged_files_says_so(content: bytes, tmp_path: Path) -> None:
+    for rank in range(2):
+        (tmp_path / f"n{rank}-pid{100 + rank}.log").write_bytes(content)
+    with pytest.raises(TraceError, match="empty or damaged") as caught:
+        read_trace(tmp_path)
+    assert caught.value.file == tmp_path / "n0-pid100.log"
+
+
+def test_damaged_first_line_costs_itself(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
+    write(tmp_path, entries, entries, version="v4.0")
+    file = tmp_path / "n0-pid100.log"
+    file.write_text("\ufffd" + file.read_text()[1:])
+    assert recorded(tmp_path).collectives.instance.tolist() == [0, 0]
+    assert "1 line without a readable record: n0-pid100.log line 1" in read_trace(tmp_path).not_used
 
 
 def test_time_around_unrecorded_collectives_is_open(tmp_path: Path) -> None:

@@ -192,6 +192,10 @@ pub struct Settings {
     /// Seed of the hash of routing `ecmp` and `spray`; `seed` when absent.
     #[serde(default)]
     pub path_seed: Option<u64>,
+    /// Queue pairs over which the packets of a message are spread, of routing `ecmp`: each has a path
+    /// of its own.
+    #[serde(default = "one")]
+    pub queue_pairs: u8,
     /// See [`AdaptiveRule`]; of routing `adaptive`.
     #[serde(default)]
     pub adaptive: AdaptiveRule,
@@ -297,6 +301,7 @@ impl Default for Settings {
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,
             path_seed: None,
+            queue_pairs: 1,
             adaptive: AdaptiveRule::default(),
             vc_entries: 0,
             pacing: Pacing::Off,
@@ -344,6 +349,9 @@ fn every_packet() -> u64 {
 /// Smallest packet on the wire: an InfiniBand header with its checksums, rounded up.
 pub const MIN_WIRE_BYTES: u32 = 32;
 
+/// Largest number of queue pairs of a message: that of NCCL.
+const MOST_QUEUE_PAIRS: u8 = 128;
+
 /// Largest payload of a packet.
 const MAX_PACKET_BYTES: u32 = 1 << 20;
 
@@ -370,10 +378,11 @@ impl Settings {
 
     /// Whether packets of a message arrive in the order they were sent in.
     pub(crate) fn in_order(&self) -> bool {
-        let fixed = matches!(
-            self.routing,
-            Routing::Deterministic | Routing::Ecmp | Routing::VirtualCircuit
-        );
+        let fixed = match self.routing {
+            Routing::Deterministic | Routing::VirtualCircuit => true,
+            Routing::Ecmp => self.queue_pairs == 1,
+            _ => false,
+        };
         fixed && self.detour == Detour::Never && self.contention
     }
 
@@ -501,6 +510,10 @@ impl Settings {
     }
 
     fn check_switches(&self) -> Result<(), EngineError> {
+        if !(1..=MOST_QUEUE_PAIRS).contains(&self.queue_pairs) {
+            let remedy = format!("give 1 to {MOST_QUEUE_PAIRS}");
+            return ENGINE.range("queue_pairs", self.queue_pairs, remedy);
+        }
         if !(1..=8).contains(&self.services) {
             return ENGINE.range("services", self.services, "give 1 to 8");
         }

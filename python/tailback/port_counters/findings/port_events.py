@@ -271,6 +271,13 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
         ("feccorrected_symbol", "feccorrected_symbol_ctr", "fec_corrected_symbols"),
     ),
     "vl15_dropped": (Meaning("management", "rx", bits=16), ("vl_15_dropped",)),
+    # Slingshot: telemetry of the Cassini driver.
+    "hni_pcs_uncorrected_cw": (Meaning("errors", "rx"), ()),
+    "hni_pcs_corrected_cw": (Meaning("corrected", "rx"), ()),
+    # Omni-Path: PortStatus, as opapmaquery and the hfi1 driver name it.
+    "mark_fecn": (Meaning("marking", "tx"), ("port_mark_fecn", "mark_fecns")),
+    "rcv_fecn": (Meaning("marked", "rx"), ("rcv_fecns", "rx_fecn")),
+    "rcv_becn": (Meaning("slowed", "rx"), ("rcv_becns", "rx_becn")),
     # Ethernet: IF-MIB, Linux and drivers.
     "rx_errors": (
         Meaning("errors", "rx"),
@@ -353,8 +360,12 @@ _PAUSED_US: Final = re.compile(
     r"(?:sai_port_stat_)?pfc_[0-7]_(?P<sai>[rt]x)_pause_duration_us"
 )
 """The durations whose unit, microseconds, is documented: of mlx5 and of SAI (SONiC)."""
+_CXI_PAUSE: Final = re.compile(r"hni_pause_(?P<side>recv|xoff_sent)_[0-7]")
+"""Pause frames of a traffic class of Slingshot's adapters."""
 _DISCARDS: Final = re.compile(r"(?:prio[0-7]_|pri[0-7]_)?discards?(?:_phy)?")
-_PRIORITY: Final = re.compile(r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]")
+_PRIORITY: Final = re.compile(
+    r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]|hni_pause_(?:recv|xoff_sent)_[0-7]"
+)
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 
@@ -381,6 +392,8 @@ def meaning_of(counter: str) -> Meaning | None:
     if paused := _PAUSED_US.fullmatch(name):
         received = "rx" in (paused["side"], paused["sai"])
         return Meaning("paused", "rx", "us") if received else Meaning("pausing", "tx", "us")
+    if paused := _CXI_PAUSE.fullmatch(name):
+        return Meaning("paused", "rx") if paused["side"] == "recv" else Meaning("pausing", "tx")
     direction = _DIRECTION.search(name)
     if direction is None or _NOT_FRAMES.search(name):
         return None

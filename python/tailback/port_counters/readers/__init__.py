@@ -15,6 +15,7 @@ from tailback.io.input_files import head_bytes, is_input_file
 from tailback.io.manifest import require_unchanged
 from tailback.port_counters.readers import (
     collection,
+    cxi,
     engine_run,
     ethernet_csv,
     ethtool,
@@ -41,6 +42,7 @@ from tailback.registry import Registry
 READERS: Registry[CounterReader] = Registry("counter-source", "sources of port counters")
 
 READERS.register("collection")(collection)
+READERS.register("cxi")(cxi)
 READERS.register("engine-run")(engine_run)
 READERS.register("ethernet-csv")(ethernet_csv)
 READERS.register("ethtool")(ethtool)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tailback.io.delimited import NotUsed
 from tailback.traffic.nccl.choice import Choice
 from tailback.traffic.nccl.steps import COMPUTE_ONLY, Collective
+from tailback.units import counted, format_bytes
 
 
 @dataclass(frozen=True)
@@ -66,32 +68,29 @@ def join_calls(
     calls: Sequence[Sequence[RankCall]],
     after_ps: Sequence[int],
     notes: list[str],
-    unused: list[str],
 ) -> tuple[list[Collective], Timelines]:
     """Join the calls of all ranks.
 
     Args:
         calls: Calls of each rank in order.
         after_ps: Computation of each rank after its last call.
-        notes: Gets a line for everything that is inconsistent.
-        unused: Gets a line for everything that is left out.
+        notes: Gets a line for everything that is inconsistent or left out.
 
     Returns:
         The collectives, and the timeline of each rank.
     """
     complete = complete_sides(calls)
     incomplete = len({call.key for rank_calls in calls for call in rank_calls}) - len(complete)
+    notes += contradictions(calls)
     if incomplete:
-        unused.append(
-            f"{incomplete} collectives that not all of their ranks recorded "
-            "alike are left out; the computation that overlapped with them is "
-            "kept"
+        notes.append(
+            NotUsed(
+                f"{incomplete} collectives that not all of their ranks recorded alike are left "
+                "out; the computation that overlapped with them is kept"
+            )
         )
     number = {key: k for k, key in enumerate(complete)}
     collectives = [_join_sides(side) for side in complete.values()]
-    uneven = sum(len({call.nbytes for call in side.values()}) > 1 for side in complete.values())
-    if uneven:
-        notes.append(f"{uneven} collectives differ in size between ranks: the largest is used")
     queues = [
         [number[call.key] for call in rank_calls if call.key in complete] for rank_calls in calls
     ]
@@ -109,18 +108,54 @@ def complete_sides(
     calls: Sequence[Sequence[RankCall]],
 ) -> dict[Hashable, dict[int, RankCall]]:
     """The collectives that all of their members recorded alike: the call of each rank, by key."""
+    return {key: side for key, side in sides_of(calls).items() if _is_complete(side)}
+
+
+def sides_of(calls: Sequence[Sequence[RankCall]]) -> dict[Hashable, dict[int, RankCall]]:
+    """All collectives: the call of each rank that recorded it, by key."""
     sides: dict[Hashable, dict[int, RankCall]] = {}
     for rank, rank_calls in enumerate(calls):
         for call in rank_calls:
             sides.setdefault(call.key, {})[rank] = call
-    return {key: side for key, side in sides.items() if _is_complete(side)}
+    return sides
 
 
 def _is_complete(side: dict[int, RankCall]) -> bool:
     """Whether the members of a collective, and no others, recorded it as the same call."""
     first = next(iter(side.values()))
-    alike = {(other.call, other.members, other.root, other.peer) for other in side.values()}
-    return len(alike) == 1 and sorted(side) == sorted(first.members)
+    return not differing_ranks(side) and sorted(side) == sorted(first.members)
+
+
+def differing_ranks(side: dict[int, RankCall]) -> tuple[int, ...]:
+    """Two ranks that record a collective as different calls; empty if all agree."""
+    first = min(side)
+    kind = _kind(side[first])
+    return next(((first, rank) for rank in sorted(side) if _kind(side[rank]) != kind), ())
+
+
+def _kind(call: RankCall) -> tuple[object, ...]:
+    """What all ranks record alike of a collective; unequal parts may have any sizes."""
+    nbytes = -1 if call.row else call.nbytes
+    return call.call, call.members, call.root, call.peer, nbytes
+
+
+def contradictions(calls: Sequence[Sequence[RankCall]]) -> list[str]:
+    """The note on collectives of which ranks record different calls or sizes, with the first."""
+    differing = [
+        (side, ranks) for side in sides_of(calls).values() if (ranks := differing_ranks(side))
+    ]
+    if not differing:
+        return []
+    side, ranks = differing[0]
+    shown = " and ".join(
+        f"{side[rank].call} of {format_bytes(side[rank].nbytes)} on rank {rank}" for rank in ranks
+    )
+    return [
+        NotUsed(
+            f"{counted(len(differing), 'collective')} that ranks record differently (the first: "
+            f"{shown}): files of several runs, or damaged ones"
+        )
+    ]
 
 
 def _join_sides(side: dict[int, RankCall]) -> Collective:

@@ -81,7 +81,6 @@ class GpuProgram:
         recording: How long the recorded run took.
         port_gbps: Rate of an accelerator to the others of its host, Gb/s; None if unknown.
         error: Type of the errors to raise.
-        not_used: Those of ``notes`` on what was read and not used.
     """
 
     name: str
@@ -92,7 +91,6 @@ class GpuProgram:
     recording: RecordedTimes | None = None
     port_gbps: float | None = None
     error: type[TailbackError] = TraceError
-    not_used: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +164,6 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
         recording=source.recording,
         recompile=partial(_recompile, source, chosen),
         port_gbps=source.port_gbps,
-        not_used=source.not_used,
     )
 
 

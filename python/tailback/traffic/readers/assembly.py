@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.io.delimited import NotUsed
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.posts import UNKNOWN, Posts, contiguous, dense, in_order
 
@@ -118,12 +119,14 @@ def drop_unpaired(posts: Posts, n_ranks: int, labels: list[Label], notes: list[s
 
 def lost_notes(sends: int, receives: int, collective: int) -> list[str]:
     """Notes on messages that are left out."""
-    out = []
+    out = list[str]()
     for lost, kind, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
         if lost:
-            out.append(f"{lost} {kind} without a matching {other} are left out")
+            out.append(NotUsed(f"{lost} {kind} without a matching {other} are left out"))
     if collective:
-        out.append(f"{collective} messages of collectives do not fit together and are left out")
+        out.append(
+            NotUsed(f"{collective} messages of collectives do not fit together and are left out")
+        )
     return out
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback import _core
+from tailback.io.delimited import NotUsed
 from tailback.traffic.program import Label, Program
 
 NOTHING = 255
@@ -87,7 +88,7 @@ def compile_graph(
         raise DependencyCycle(error.args[1]) from None
     for lost, kind, other in ((sends, "sends", "receive"), (receives, "receives", "send")):
         if lost:
-            notes.append(f"{lost} {kind} without a matching {other} are left out")
+            notes.append(NotUsed(f"{lost} {kind} without a matching {other} are left out"))
     if wildcards:
         notes.append(
             f"{wildcards} receives from any source or with any tag are matched in the order in "

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.io.input_files import content, head, opened, regular_file
 from tailback.io.parquet import read_table
 from tailback.traffic.program import Program
@@ -95,11 +96,13 @@ def read(path: Path) -> Program:
             file=path,
             remedy="give Tailback the trace that the frame was made of, or " + _AGAIN,
         )
-    notes = []
+    notes: list[str] = []
     if others:
         notes.append(
-            f"{sum(others.values())} messages on communicators other than the first are "
-            "left out: their receivers are not ranks of the run"
+            NotUsed(
+                f"{sum(others.values())} messages on communicators other than the first are "
+                "left out: their receivers are not ranks of the run"
+            )
         )
     return program_of_rows(path, last + 1, totals, notes)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.io.input_files import head_bytes, text_content
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.capabilities import Capabilities
@@ -204,8 +205,8 @@ def _parse_line(line: str, rank: int, profile: Profile) -> None:
 
 def to_program(profile: Profile, name: str) -> Program:
     """Messages of a profile as a rank program without times; raises TraceError if too many."""
-    notes = []
+    notes: list[str] = []
     if profile.one_sided:
-        notes.append(f"{profile.one_sided} lines about one-sided traffic are left out")
+        notes.append(NotUsed(f"{profile.one_sided} lines about one-sided traffic are left out"))
     rows = [(*key, *value) for key, value in sorted(profile.traffic.items()) if value[1]]
     return program_of_totals(name, profile.n_ranks, rows, LABELS, notes)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from tailback.arrays import Bools, Ints
+from tailback.io.delimited import NotUsed
 from tailback.traffic.readers.posts import UNKNOWN, Posts, guess_sources, in_order
 from tailback.traffic.readers.recorded_run import (
     RecordedCalls,
@@ -99,7 +100,7 @@ def pair_posts(
     posts, partner = in_order(timed.posts, n_ranks)
     unmatched = int((partner < 0).sum())
     if unmatched:
-        notes.append(f"{unmatched} sends and receives have no other end in the trace")
+        notes.append(NotUsed(f"{unmatched} sends and receives have no other end in the trace"))
     size = posts.size.astype(np.int64)
     matched = ~posts.is_send & (partner >= 0)
     size[matched] = size[partner[matched]]
@@ -187,8 +188,10 @@ def busiest_threads(rank: Ints, thread: Ints, notes: list[str]) -> Bools:
     if not keep.all():
         several = int((np.bincount(different[0]) > 1).sum())
         notes.append(
-            f"{several} ranks call MPI from several threads: the time of each is split for the "
-            f"thread with most calls; {int((~keep).sum())} calls of others are left out"
+            NotUsed(
+                f"{several} ranks call MPI from several threads: the time of each is split for the "
+                f"thread with most calls; {int((~keep).sum())} calls of others are left out"
+            )
         )
     return np.asarray(keep)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tailback import _core
 from tailback.errors import TraceError
-from tailback.io.delimited import shown
+from tailback.io.delimited import NotUsed, shown
 from tailback.io.input_files import TRACE_MEMORY, content
 from tailback.io.progress import report
 from tailback.traffic.collectives_of_counts import Counts
@@ -61,8 +61,10 @@ def compile_files(name: str, files: Sequence[Path], path: Path) -> Program:
     notes = _notes_on_calls(decoded)
     if decoded["lost_posts"]:
         notes.append(
-            f"{decoded['lost_posts']} sends and receives on communicators whose members the "
-            f"trace does not record are left out"
+            NotUsed(
+                f"{decoded['lost_posts']} sends and receives on communicators whose members the "
+                f"trace does not record are left out"
+            )
         )
     if decoded["unknown_sources"]:
         program = _compile_guessed(name, reader, decoded, len(files), notes, path)
@@ -182,8 +184,10 @@ def _expand_collectives(
     """Messages of the collectives that all members of a communicator take part in."""
     if decoded["lost_collectives"]:
         notes.append(
-            f"{decoded['lost_collectives']} collectives that were not recorded by all "
-            "members of their communicator are left out"
+            NotUsed(
+                f"{decoded['lost_collectives']} collectives that were not recorded by all "
+                "members of their communicator are left out"
+            )
         )
     columns = {name: column for name, column in decoded["collectives"].items() if name != "stay_ns"}
     position = columns["position"]

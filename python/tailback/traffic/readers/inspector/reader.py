@@ -18,11 +18,18 @@ from statistics import median
 from typing import Final
 
 from tailback.errors import TraceError
-from tailback.io.delimited import FILES_NAMED, not_used
+from tailback.io.delimited import FILES_NAMED, NotUsed, not_used
 from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
 from tailback.traffic.nccl.groups import with_dimensions
-from tailback.traffic.nccl.rank_calls import RankCall, common_order, join_calls
+from tailback.traffic.nccl.rank_calls import (
+    RankCall,
+    common_order,
+    contradictions,
+    differing_ranks,
+    join_calls,
+    sides_of,
+)
 from tailback.traffic.nccl.recorded import NetworkStep, record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
@@ -45,8 +52,10 @@ CAPABILITIES = Capabilities(
 )
 
 _SNIFF: Final = re.compile(
-    rb"\A\s*\{[^\n]*\"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)\""
+    rb"(?m)^\s*\{[^\n]*\"(?:inspector_output_format_version|coll_perf|p2p_perf|dump_stats)\""
 )
+_NAMED: Final = re.compile(r".+-pid\d+\.log\Z")
+"""Name of the file of a process: its host and number."""
 _CALLS: Final = {
     name.lower(): name
     for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
@@ -91,24 +100,19 @@ class _World:
 
 @dataclass(frozen=True)
 class _Trace:
-    """All files of a run: ranks, calls of each, network steps, what the times lack, and notes.
-
-    ``not_used``: those of the notes on what was read and not used.
-    """
+    """All files of a run: ranks, calls of each, network steps, what the times lack, and notes."""
 
     world: _World
     calls: list[list[RankCall]]
     steps: list[NetworkStep]
     durations_only: str
     notes: list[str]
-    not_used: list[str]
 
 
 def sniff(path: Path) -> bool:
-    """A file with a record of Inspector in its first line, or a folder with one."""
-    if path.is_dir():
-        return any(_is_file(entry) for entry in path.iterdir() if entry.is_file())
-    return _is_file(path)
+    """A file with a record of Inspector, or named like one of it; or a folder with such a file."""
+    entries = [entry for entry in path.iterdir() if entry.is_file()] if path.is_dir() else [path]
+    return any(_NAMED.match(entry.name) or _is_file(entry) for entry in entries)
 
 
 def read(path: Path) -> Program:
@@ -124,13 +128,13 @@ def read(path: Path) -> Program:
         TraceError: A file is damaged, or holds no collective that all of its ranks recorded.
     """
     trace = _load(path)
-    notes, unused = [*trace.notes], [*trace.not_used]
+    notes = [*trace.notes]
     world = trace.world
     calls = trace.calls
     if len(world.recorded) < len(world.hosts):
         calls = _with_missing(trace, notes)
     calls, _ = with_dimensions(calls, world.hosts)
-    collectives, timeline = join_calls(calls, [0] * len(calls), notes, unused)
+    collectives, timeline = join_calls(calls, [0] * len(calls), notes)
     if not collectives:
         raise TraceError(
             "holds no collective that all of its ranks recorded", file=path, remedy=_SET
@@ -148,9 +152,8 @@ def read(path: Path) -> Program:
             hosts,
             collectives,
             timeline,
-            [*unused, *notes],
+            notes,
             RecordedTimes(spent, between),
-            not_used=unused,
         )
     )
     program.hosts = tuple(world.hosts) if all(world.hosts) else ()
@@ -190,14 +193,19 @@ def system_tree(path: Path) -> list[list[tuple[str, str]]]:
 
 
 def _is_file(path: Path) -> bool:
-    return _SNIFF.match(head_bytes(path, 1 << 13)) is not None
+    return _SNIFF.search(head_bytes(path, 1 << 13)) is not None
 
 
 def _load(path: Path) -> _Trace:
     entries = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
     files = [entry for entry in entries if _is_file(entry)]
+    damaged = [entry for entry in entries if entry not in files and _NAMED.match(entry.name)]
     if not files:
-        raise TraceError("holds no file of NCCL Inspector", file=path, remedy=_SET)
+        raise TraceError(
+            "no line is a record of NCCL Inspector: the file is empty or damaged",
+            file=(damaged or [path])[0],
+            remedy=f"copy it again, or {_SET}",
+        )
     record_files(files)
     # The program, its times and its hosts are read one after another.
     others = tuple(entry.name for entry in entries if entry not in files)
@@ -211,14 +219,13 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     operations = [record for record in records if record.kind != "proxy_trace"]
     if not operations:
         raise TraceError("holds no collective", file=path, remedy=_SET)
-    unused = notes_on_losses(read_files)
-    what = "files without a record of Inspector in the first line"
-    unused += not_used(others, what, FILES_NAMED)
     world = _find_world(records)
-    notes = [*notes_on_versions(read_files), *world.notes]
-    calls, n_lost = _calls(operations, world, notes, unused)
-    calls, n_untimed = _without_untimed(calls, unused)
-    calls, n_incomplete = _without_incomplete(calls, world, unused)
+    what = "files without a readable record of Inspector"
+    notes = [*notes_on_losses(read_files), *not_used(others, what, FILES_NAMED)]
+    notes += [*notes_on_versions(read_files), *world.notes]
+    calls, n_lost = _calls(operations, world, notes)
+    calls, n_untimed = _without_untimed(calls, notes)
+    calls, n_incomplete = _without_incomplete(calls, world, notes)
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
     durations_only = ""
     if not timed:
@@ -245,7 +252,7 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     notes += _notes_on_gaps(calls, complete=complete)
     steps = _steps(records, world)
     with_rings = _with_rings(calls, steps, world)
-    return _Trace(world, with_rings, steps, durations_only, notes, unused)
+    return _Trace(world, with_rings, steps, durations_only, notes)
 
 
 # --- ranks -------------------------------------------------------------------------------------
@@ -257,7 +264,15 @@ def _find_world(records: Sequence[Record]) -> _World:
     size: dict[str, int] = {}
     for record in records:
         in_process[record.process][record.comm.id].add(record.comm.rank)
-        size[record.comm.id] = record.comm.n_ranks
+        n_ranks = size.setdefault(record.comm.id, record.comm.n_ranks)
+        if n_ranks != record.comm.n_ranks:
+            raise TraceError(
+                f"communicator {record.comm.id} has {record.comm.n_ranks} ranks here, and "
+                f"{n_ranks} in other records",
+                file=record.file,
+                place=f"line {record.line}",
+                remedy="keep the files of one run in a folder; copy a damaged file again",
+            )
     devices = {
         process: max(len(ranks) for ranks in comms.values())
         for process, comms in in_process.items()
@@ -283,18 +298,33 @@ def _find_world(records: Sequence[Record]) -> _World:
         notes.append(
             "no communicator has a rank in every process: ranks are numbered by host and process"
         )
-    if len(set(order.values())) < len(order):
-        raise TraceError(
-            "two processes have the same rank of a communicator",
-            file=records[0].file.parent,
-            remedy="keep the files of one run in a folder",
-        )
+    _require_different_ranks(order, records)
     hosts = [""] * total
     for slot, rank in order.items():
         hosts[rank] = slot[0]
     members = _members(in_process, devices, size, order)
     per_host = max(record.comm.n_ranks // max(record.comm.n_hosts, 1) for record in records)
     return _World(hosts, order, members, sorted(order.values()), max(per_host, 1), notes)
+
+
+def _require_different_ranks(
+    order: Mapping[tuple[str, int, int], int], records: Sequence[Record]
+) -> None:
+    """Raise TraceError with their files if two processes have the same rank."""
+    process_of: dict[int, tuple[str, int]] = {}
+    for (host, pid, _), rank in order.items():
+        first = process_of.setdefault(rank, (host, pid))
+        if first == (host, pid):
+            continue
+        files = [
+            next(record.file for record in records if record.process == process)
+            for process in (first, (host, pid))
+        ]
+        raise TraceError(
+            f"its process has rank {rank}, as that of {files[0].name} has",
+            file=files[1],
+            remedy="keep the files of one run in a folder; copy a damaged file again",
+        )
 
 
 def _members(
@@ -322,7 +352,7 @@ def _members(
 
 
 def _calls(
-    operations: Sequence[Record], world: _World, notes: list[str], unused: list[str]
+    operations: Sequence[Record], world: _World, notes: list[str]
 ) -> tuple[list[list[RankCall]], int]:
     """Calls of each rank, in the order in which they began or, without times, were written.
 
@@ -333,6 +363,7 @@ def _calls(
     turn: Counter[tuple[object, ...]] = Counter()
     lost: Counter[str] = Counter()
     sources: Counter[str] = Counter()
+    numbers: list[set[object]] = [set() for _ in world.hosts]
     for place, record in enumerate(operations):
         members = world.members[record.comm.id]
         mine = members[record.comm.rank]
@@ -347,11 +378,15 @@ def _calls(
         if call is None:
             lost["kinds that are not expanded"] += 1
             continue
+        if call.key in numbers[mine]:
+            lost["collectives that their rank recorded before"] += 1
+            continue
+        numbers[mine].add(call.key)
         prefix = record.kind.partition("_")[0]
         sources[str(record.body.get(f"{prefix}_timing_source", "kernel_gpu"))[:40]] += 1
         begun = call.start_ns if call.end_ns else 0
         out[mine].append(((begun, record.dumped_us, place), call))
-    unused += [f"{counted(number, 'record')} of {why}" for why, number in lost.items()]
+    notes += [NotUsed(f"{counted(number, 'record')} of {why}") for why, number in lost.items()]
     algorithms = Counter(
         name
         for record in operations
@@ -386,7 +421,7 @@ known by their durations alone."""
 
 
 def _without_untimed(
-    calls: list[list[RankCall]], unused: list[str]
+    calls: list[list[RankCall]], notes: list[str]
 ) -> tuple[list[list[RankCall]], int]:
     """Calls that all have times of kernels, or all have durations alone; how many were left out."""
     flat = [call for rank_calls in calls for call in rank_calls]
@@ -399,39 +434,41 @@ def _without_untimed(
             [replace(call, start_ns=call.start_ns - call.end_ns, end_ns=0) for call in each]
             for each in calls
         ], 0
-    unused.append(
-        f"{counted(n_untimed, 'record')} of {len(flat):,} without times of kernels: the "
-        "collectives are left out on all ranks"
+    notes.append(
+        NotUsed(
+            f"{counted(n_untimed, 'record')} of {len(flat):,} without times of kernels: the "
+            "collectives are left out on all ranks"
+        )
     )
     return [[call for call in each if call.key not in untimed] for each in calls], n_untimed
 
 
 def _without_incomplete(
-    calls: list[list[RankCall]], world: _World, unused: list[str]
+    calls: list[list[RankCall]], world: _World, notes: list[str]
 ) -> tuple[list[list[RankCall]], int]:
-    """Calls that all ranks with a file recorded; how many collectives were left out.
+    """Calls that all ranks with a file recorded alike; how many collectives were left out.
 
     The time around what is left out is not explained: it is no computation of the other ranks.
     """
-    recorded = set(world.recorded)
-    ranks_of: dict[object, set[int]] = defaultdict(set)
-    for rank, rank_calls in enumerate(calls):
-        for call in rank_calls:
-            ranks_of[call.key].add(rank)
+    recorded, sides = set(world.recorded), sides_of(calls)
     incomplete = {
-        call.key
-        for rank_calls in calls
-        for call in rank_calls
-        if not recorded.intersection(call.members) <= ranks_of[call.key]
+        key
+        for key, side in sides.items()
+        if not recorded.intersection(next(iter(side.values())).members) <= side.keys()
     }
-    if not incomplete or len(incomplete) == len(ranks_of):
+    contradicting = {key for key, side in sides.items() if differing_ranks(side)}
+    dropped = incomplete | contradicting
+    if not dropped or len(dropped) == len(sides):
         return calls, 0
-    unused.append(
-        f"{counted(len(incomplete), 'collective')} of {len(ranks_of):,} without the records of "
-        "all ranks: left out on the others, too"
-    )
-    left = [[call for call in each if call.key not in incomplete] for each in calls]
-    return left, len(incomplete)
+    notes += contradictions(calls)
+    if incomplete:
+        notes.append(
+            NotUsed(
+                f"{counted(len(incomplete), 'collective')} of {len(sides):,} without the records "
+                "of all ranks: left out on the others, too"
+            )
+        )
+    return [[call for call in each if call.key not in dropped] for each in calls], len(dropped)
 
 
 def _collective(record: Record, members: tuple[int, ...]) -> RankCall | None:
@@ -641,8 +678,8 @@ def _with_missing(trace: _Trace, notes: list[str]) -> list[list[RankCall]]:
     ]
     missing = sorted(set(range(len(world.hosts))) - set(world.recorded))
     notes.append(
-        f"{len(missing)} of {len(world.hosts)} ranks have no file (the first: rank {missing[0]}): "
-        f"they are taken to do what rank {model} does in calls of all ranks"
+        f"{len(missing)} of {len(world.hosts)} ranks have no readable file (the first: rank "
+        f"{missing[0]}): they are taken to do what rank {model} does in calls of all ranks"
     )
     for rank in missing:
         calls[rank] = calls[model]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tailback.errors import TraceError
-from tailback.io.delimited import shown
+from tailback.io.delimited import NotUsed, shown
 from tailback.io.input_files import TRACE_MEMORY, content
 from tailback.units import counted
 
@@ -182,7 +182,7 @@ def notes_on_losses(files: list[InspectorFile]) -> list[str]:
     cut = sum(each.cut for each in files)
     if cut:
         notes.append(f"the last line of {counted(cut, 'file')} is cut short and left out")
-    return notes
+    return [NotUsed(note) for note in notes]
 
 
 def notes_on_versions(files: list[InspectorFile]) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
-from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, not_used
+from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, NotUsed, not_used
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
 from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
@@ -75,7 +75,7 @@ def read(path: Path) -> Program:
     """
     folder = path if path.is_dir() else path.parent
     traces, world = _traces(path)
-    notes, unused = list[str](), list[str]()
+    notes = list[str]()
     ranks = _complete_traces(traces, world, path, notes)
     files = [entry for entry in sorted(folder.iterdir()) if entry.is_file()]
     logs = [entry for entry in files if is_log(entry)]
@@ -83,14 +83,13 @@ def read(path: Path) -> Program:
     notes += log.notes
     others = [entry.name for entry in files if entry not in logs and not _belongs(entry)]
     if path.is_dir():
-        unused += not_used(others, "files that are neither traces nor logs", FILES_NAMED)
-    unused += log.call_notes
+        notes += not_used(others, "files that are neither traces nor logs", FILES_NAMED)
     logged = bool(log.choices)
     named = _hosts(traces, world)
     logged_calls = [[_apply_log(log, call) for call in trace.calls] for trace in ranks]
     calls, _ = with_dimensions(logged_calls, named)
-    collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes, unused)
-    _note_left_out(ranks, unused)
+    collectives, timeline = join_calls(calls, [trace.after_ps for trace in ranks], notes)
+    _note_left_out(ranks, notes)
     if not logged:
         notes.append(NO_LOG)
     if not collectives:
@@ -113,10 +112,9 @@ def read(path: Path) -> Program:
             hosts,
             collectives,
             timeline,
-            [*unused, *notes],
+            notes,
             RecordedTimes(calls_ps, between_ps),
             log.port_gbps,
-            not_used=unused,
         )
     )
     program.hosts = tuple(named) if all(named) else ()
@@ -274,12 +272,14 @@ def _apply_log(log: NcclLog, call: RankCall) -> RankCall:
     return replace(call, choice=choice, rings=rings)
 
 
-def _note_left_out(ranks: Sequence[RankTrace], unused: list[str]) -> None:
+def _note_left_out(ranks: Sequence[RankTrace], notes: list[str]) -> None:
     unrecognised = sum(trace.unrecognised for trace in ranks)
     if unrecognised:
-        unused.append(
-            f"{unrecognised} NCCL kernels name no collective that can be expanded "
-            "(coalesced calls do not) and are left out"
+        notes.append(
+            NotUsed(
+                f"{unrecognised} NCCL kernels name no collective that can be expanded "
+                "(coalesced calls do not) and are left out"
+            )
         )
     arguments = dict.fromkeys(name for trace in ranks for name in trace.unused)
-    unused += not_used(list(arguments), "arguments of NCCL's kernels", KEYS_NAMED)
+    notes += not_used(list(arguments), "arguments of NCCL's kernels", KEYS_NAMED)

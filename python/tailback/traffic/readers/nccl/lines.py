@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, cast, get_args
 
 from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Algorithm, Choice, Protocol
 
@@ -82,8 +83,7 @@ class NcclLog:
         unknown_calls: Calls of communicators whose beginning is not in the log.
         port_gbps: Rate of an accelerator to the others of its host (``totalBw``), the lowest that
             is logged; None if none is.
-        notes: What is not modelled.
-        call_notes: Which calls are left out.
+        notes: What is not modelled, and which calls are left out.
     """
 
     members: dict[str, dict[int, Accelerator]] = field(default_factory=dict)
@@ -94,7 +94,6 @@ class NcclLog:
     unknown_calls: int = 0
     port_gbps: float | None = None
     notes: list[str] = field(default_factory=list)
-    call_notes: list[str] = field(default_factory=list)
 
     def ring_of(self, nranks: int, channels: int) -> tuple[tuple[int, ...], ...]:
         """Rings of the first channels of a communicator of ``nranks``; empty if one is missing."""
@@ -192,8 +191,11 @@ def _lines(file: Path, log: NcclLog) -> Iterator[_Line]:
             else:
                 damaged += _CUT_CALL.match(message) is not None
     if damaged:
-        log.call_notes.append(
-            f"{damaged} lines of {file.name} with a call are cut short: those calls are left out"
+        log.notes.append(
+            NotUsed(
+                f"{damaged} lines of {file.name} with a call are cut short: those calls are left "
+                "out"
+            )
         )
 
 
@@ -278,9 +280,11 @@ def _read_calls(log: NcclLog, lines: Sequence[_Line], unmodelled: Counter[str]) 
             )
         )
     if log.unknown_calls:
-        log.call_notes.append(
-            f"{log.unknown_calls} calls of communicators whose beginning is not in the log are "
-            "left out"
+        log.notes.append(
+            NotUsed(
+                f"{log.unknown_calls} calls of communicators whose beginning is not in the log are "
+                "left out"
+            )
         )
 
 
@@ -313,9 +317,11 @@ def _join(log: NcclLog, joined: Sequence[_Communicator]) -> None:
         log.size[comm.identity] = comm.size
     if ambiguous:
         sizes = ", ".join(map(str, sorted(ambiguous)[:4]))
-        log.call_notes.append(
-            f"several communicators have {sizes} ranks and no commId (NCCL before 2.16, RCCL), so "
-            "it is unknown which ranks share one: their calls are left out"
+        log.notes.append(
+            NotUsed(
+                f"several communicators have {sizes} ranks and no commId (NCCL before 2.16, RCCL), "
+                "so it is unknown which ranks share one: their calls are left out"
+            )
         )
 
 

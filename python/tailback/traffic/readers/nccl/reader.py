@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailback.errors import TraceError
-from tailback.io.delimited import FILES_NAMED, not_used
+from tailback.io.delimited import FILES_NAMED, NotUsed, not_used
 from tailback.traffic.nccl.choice import Choice, default_choice
 from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.messages import CALLS
@@ -54,13 +54,13 @@ def read(path: Path) -> Program:
     files = [entry for entry in entries if is_log(entry)]
     log = read_logs(files)
     world = _world(log, path)
-    notes, unused = [*log.notes], [*log.call_notes]
+    notes = [*log.notes]
     others = [entry.name for entry in entries if entry not in files]
-    unused += not_used(others, "files without lines of NCCL's log", FILES_NAMED)
+    notes += not_used(others, "files without lines of NCCL's log", FILES_NAMED)
     calls, _ = with_dimensions(
-        _calls(log, world, unused), [accelerator.host for accelerator in world]
+        _calls(log, world, notes), [accelerator.host for accelerator in world]
     )
-    collectives, timeline = join_calls(calls, [0] * len(world), notes, unused)
+    collectives, timeline = join_calls(calls, [0] * len(world), notes)
     if not collectives:
         raise TraceError(
             "holds no collective that all of its ranks recorded",
@@ -75,9 +75,8 @@ def read(path: Path) -> Program:
             hosts,
             collectives,
             timeline,
-            [*unused, *notes],
+            notes,
             port_gbps=log.port_gbps,
-            not_used=unused,
         )
     )
     program.hosts = tuple(accelerator.host for accelerator in world)
@@ -112,7 +111,7 @@ def _world(log: NcclLog, path: Path) -> list[Accelerator]:
     return [world[rank] for rank in range(n_ranks)]
 
 
-def _calls(log: NcclLog, world: Sequence[Accelerator], unused: list[str]) -> list[list[RankCall]]:
+def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list[list[RankCall]]:
     """Calls of each rank, with the members of their communicators as world ranks."""
     world_rank = {accelerator: rank for rank, accelerator in enumerate(world)}
     members: dict[str, tuple[int, ...]] = {}
@@ -132,9 +131,11 @@ def _calls(log: NcclLog, world: Sequence[Accelerator], unused: list[str]) -> lis
             else:
                 out[world_rank[accelerator]].append(rank_call)
     if lost:
-        unused.append(
-            f"{lost} calls of communicators whose ranks are not all in the log, or of a "
-            "kind that is not expanded, are left out"
+        notes.append(
+            NotUsed(
+                f"{lost} calls of communicators whose ranks are not all in the log, or of a "
+                "kind that is not expanded, are left out"
+            )
         )
     return out
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.traffic.collectives import blocking_name
 from tailback.traffic.program import Label, Program, RecordedTimes
 from tailback.traffic.readers.assembly import Computes, ImpliedWaits, compile_posts
@@ -213,8 +214,10 @@ def _in_world(table: CallTable, n_ranks: int, notes: list[str]) -> NDArray[np.bo
     lost = int((uses & ~inside).sum())
     if lost:
         notes.append(
-            f"{lost} calls on communicators other than a rank's first (taken for MPI_COMM_WORLD), "
-            "whose members an export does not hold, are left out"
+            NotUsed(
+                f"{lost} calls on communicators other than a rank's first (taken for "
+                "MPI_COMM_WORLD), whose members an export does not hold, are left out"
+            )
         )
     return np.asarray(inside)
 
@@ -241,7 +244,7 @@ def _messages(
     others = Counter(table.names[key] for key in table.text[p2p & ~is_message].tolist())
     if others:
         listed = ", ".join(f"{count} {name}" for name, count in sorted(others.items())[:5])
-        notes.append(f"point-to-point calls that are not expanded are left out: {listed}")
+        notes.append(NotUsed(f"point-to-point calls that are not expanded are left out: {listed}"))
     row = np.flatnonzero(p2p & is_message & in_world & ~(is_send & (table.peer < 0)))
     nonblocking = np.isin(table.text, [key for key, name in short.items() if name.startswith("i")])
     wait = np.where(
@@ -323,8 +326,10 @@ def _collectives(
     agree[instance[unlike]] = False
     if not agree.all():
         notes.append(
-            f"{int((~agree).sum())} collectives that were not recorded alike by all ranks "
-            "are left out"
+            NotUsed(
+                f"{int((~agree).sum())} collectives that were not recorded alike by all ranks "
+                "are left out"
+            )
         )
     kept = agree[instance]
     row, instance, kind, root = row[kept], instance[kept], kind[kept], root[kept]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.traffic.collectives import call_bytes
 from tailback.traffic.readers.collective_posts import Calls, collective_posts
 from tailback.traffic.readers.otf2.collective_sizes import sizes_by_partner
@@ -80,8 +81,10 @@ def expand(trace: Trace, labels: Labels, first_channel: int, notes: list[str], f
     root, agree = agreement(trace, records)
     if not agree.all():
         notes.append(
-            f"{len(np.unique(records.instance[~agree]))} collectives that were not recorded by all "
-            "members of their communicator are left out"
+            NotUsed(
+                f"{len(np.unique(records.instance[~agree]))} collectives that were not recorded by "
+                "all members of their communicator are left out"
+            )
         )
         records, operation, root = records.take(agree), operation[agree], root[agree]
     sent, received = _bytes_of_calls(trace, records, operation)
@@ -142,11 +145,14 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
     lost = int((m.kind == ICOLLECTIVE_REQUEST).sum() - nonblocking.sum())
     if lost:
         notes.append(
-            f"{lost} non-blocking collectives have no record of their completion and are left out"
+            NotUsed(
+                f"{lost} non-blocking collectives have no record of their completion and are left "
+                "out"
+            )
         )
     handles = m.tag[rows] >= len(OPERATIONS)
     if handles.any():
-        notes.append(f"{int(handles.sum())} collective records without data are left out")
+        notes.append(NotUsed(f"{int(handles.sum())} collective records without data are left out"))
         rows = rows[~handles]
     me = np.full(len(rows), -1, np.int64)
     size = np.ones(len(rows), np.int64)
@@ -175,7 +181,7 @@ def locate(trace: Trace, notes: list[str], file: Path) -> Records:
             )
         me[mine], size[mine] = local, len(members)
     if between:
-        notes.append(f"{between} collective records on inter-communicators are left out")
+        notes.append(NotUsed(f"{between} collective records on inter-communicators are left out"))
     many = size > 1
     rows, me, size = rows[many], me[many], size[many]
     # Blocking and non-blocking collectives never match one another.

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.traffic.program import Label, Program
 from tailback.traffic.readers.assembly import (
     END,
@@ -197,12 +198,14 @@ def point_to_point(trace: Trace, notes: list[str], file: Path) -> tuple[Posts, N
     orphan = (kind == IRECV) & (m.posted < 0)
     posting = among(kind, (SEND, ISEND, RECV, IRECV_REQUEST)) | orphan
     if cancelled.any():
-        notes.append(f"{int(cancelled.sum())} cancelled requests are left out")
+        notes.append(NotUsed(f"{int(cancelled.sum())} cancelled requests are left out"))
     lost = int(among(kind, (MRECV, IMRECV_REQUEST)).sum())
     if lost:
         notes.append(
-            f"{lost} receives of MPI_Mrecv and MPI_Imrecv have no record of their probe and are "
-            "left out"
+            NotUsed(
+                f"{lost} receives of MPI_Mrecv and MPI_Imrecv have no record of their probe and "
+                "are left out"
+            )
         )
     rows = np.flatnonzero(posting & ~cancelled)
     post_position, early = post_positions(trace)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tailback.arrays import Bools, Ints
+from tailback.io.delimited import NotUsed
 from tailback.traffic.readers.narrow_columns import narrowed
 from tailback.traffic.readers.otf2.collectives import agreement, locate
 from tailback.traffic.readers.otf2.columns import Trace
@@ -174,7 +175,7 @@ def _transfers(
             )
     unmatched = int(((partner < 0) & (posts.peer >= 0)).sum())
     if unmatched:
-        notes.append(f"{unmatched} sends and receives have no other end in the trace")
+        notes.append(NotUsed(f"{unmatched} sends and receives have no other end in the trace"))
     send = np.flatnonzero(posts.is_send & (partner >= 0))
     receive = partner[send]
     channel = posts.channel[send]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tailback import _core
 from tailback.available import available_memory
 from tailback.errors import TraceError, nearest, option
-from tailback.io.delimited import shown
+from tailback.io.delimited import NotUsed, shown
 from tailback.traffic.collectives_of_counts import Counts
 from tailback.traffic.program import Label, Program, require_memory
 from tailback.traffic.readers.assembly import LATE, Computes, ImpliedWaits, compile_posts
@@ -209,7 +209,7 @@ def _point_to_point(decoded: dict[str, Any], notes: list[str]) -> Posts:
 def _note_calls(decoded: dict[str, Any], notes: list[str]) -> None:
     """Note calls whose messages or completions the trace does not record."""
     if decoded["left_out"]:
-        notes.append(f"{decoded['left_out']} one-sided and persistent calls are left out")
+        notes.append(NotUsed(f"{decoded['left_out']} one-sided and persistent calls are left out"))
     if decoded["unnamed_completions"]:
         calls = decoded["unnamed_completions"]
         notes.append(
@@ -338,8 +338,11 @@ def _note_collectives(decoded: dict[str, Any], group: _CollectiveGroup, notes: l
     stream = group.calls.instance
     if not group.agree.all():
         notes.append(
-            f"{len(np.unique(stream[~group.agree]))} collectives that differ between ranks are "
-            "left out: they may belong to smaller communicators, which this format does not name"
+            NotUsed(
+                f"{len(np.unique(stream[~group.agree]))} collectives that differ between ranks are "
+                "left out: they may belong to smaller communicators, which this format does not "
+                "name"
+            )
         )
     elif len(stream) and decoded["splits"]:
         notes.append(
