@@ -40,6 +40,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
 
 NOT_ALONE = {
     "counters collection",
+    "counters cxi",
     "counters engine-run",
     "counters sysfs",
     "rank-hosts jsrun-erf",

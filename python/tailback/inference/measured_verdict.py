@@ -144,12 +144,8 @@ def explain(
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, overshoot, measured)
     if not open_question and cause == HEALTHY:
-        open_question = wording.errors_not_excluded(explanation.suspect_links)
-        if not open_question and further.interruptions.may_be_fault:
-            open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
         hashed = max(further.hashed_ps, default=0) / max(diagnosis.modelled_ps, 1)
-        if not open_question and hashed >= FAULT:
-            open_question = wording.collisions_not_excluded(hashed)
+        open_question = _not_excluded(explanation, further, decision, hashed)
     if open_question:
         cause, sure, headline = "undetermined", 0.0, open_question
     caveats = filter(None, (summary.assumed_hosts, measured.caveat))
@@ -179,6 +175,21 @@ def explain(
     proved = with_even_routes(proved, explained, further, saves)
     remedy = remedy_for(explained, proved, summary, explanation.missing)
     return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
+
+
+def _not_excluded(
+    explanation: Explanation, further: FurtherCosts, decision: Decision, hashed: float
+) -> str:
+    """Why a run without a fault that was found may have one, as a headline; empty if it has none.
+
+    ``hashed``: share of the time that the run loses if switches hash flows to paths.
+    """
+    open_question = wording.errors_not_excluded(explanation.suspect_links)
+    if not open_question and further.interruptions.may_be_fault:
+        open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
+    if not open_question and hashed >= FAULT:
+        open_question = wording.collisions_not_excluded(hashed)
+    return open_question
 
 
 def _costs(

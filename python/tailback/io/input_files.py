@@ -198,13 +198,24 @@ def is_gzip(path: Path) -> bool:
 
 def head_bytes(path: Path, size: int = 1 << 16) -> bytes:
     """The first bytes of a file, decompressed; empty where it cannot be read."""
-    data = _beginning(path, size)
-    if data.startswith(_GZIP):
-        try:
-            return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, size)
-        except zlib.error:
-            return b""
-    return data
+    return _decompressed(_beginning(path, size), size) or b""
+
+
+def is_empty(path: Path) -> bool:
+    """Whether there is nothing in a file but white space; a damaged one has something in it."""
+    size = 1 << 16
+    data = _decompressed(_beginning(path, size), size)
+    return data is not None and not data.strip()
+
+
+def _decompressed(data: bytes, size: int) -> bytes | None:
+    """The first bytes of what may be gzip, decompressed; None if it is damaged."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(data, size)
+    except zlib.error:
+        return None
 
 
 def head(path: Path, size: int = 1 << 16) -> str:

@@ -258,7 +258,7 @@ def test_wrong_rank_files_on_the_command_line(tmp_path: Path) -> None:
             CliRunner().invoke(cli, [*command, *more], catch_exceptions=False)
         return str(caught.value)
 
-    assert "there is no host 'n9'" in refused("rank,host\n0,n9\n1,n0\n2,n0\n3,n0\n")
+    assert "'n9' is not in the fabric" in refused("rank,host\n0,n9\n1,n0\n2,n0\n3,n0\n")
     assert "job has 4 ranks, the chosen hosts hold 2" in refused("rank,host\n0,n1\n1,n0\n")
     six = "rank,host\n" + "".join(f"{rank},n0\n" for rank in range(6))
     assert "places 6 ranks, the job has 4" in refused(six)

@@ -392,6 +392,7 @@ def test_the_way_in(tmp_path: Path) -> None:
     assert both["stall_ns"].to_list() == [1000.0]
     assert READERS.names() == [
         "collection",
+        "cxi",
         "engine-run",
         "ethernet-csv",
         "ethtool",

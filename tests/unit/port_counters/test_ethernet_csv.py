@@ -202,9 +202,9 @@ def test_wrong_files_are_refused_with_their_place(tmp_path: Path, text: str, say
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        ("l0,\x1b[2Jswp,zero", "line {line}, column 4 (tx_bytes): 'zero' is not a intact number"),
+        ("l0,\x1b[2Jswp,zero", "line {line}, column 4 (tx_bytes): 'zero' is not a whole number"),
         ("l0,swp10,0,0,0,0,0,0,0,0,0", "fields where the header has"),
-        ("l0,swp10,-1", "line {line}, column 4 (tx_bytes): '-1' is not a intact number"),
+        ("l0,swp10,-1", "line {line}, column 4 (tx_bytes): '-1' is not a whole number"),
     ],
 )
 def test_damaged_row_is_left_out(tmp_path: Path, damage: str, says: str) -> None:

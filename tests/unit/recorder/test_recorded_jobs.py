@@ -63,12 +63,21 @@ def test_a_users_list_replaces_the_recorded(
     assert "from the recording (jobs.txt)" not in evidence
 
 
-@pytest.mark.parametrize("text", [HEADER + "17|soon|", "", '{"jobs": [{"job_id": 1, "ti'])
-def test_a_damaged_list_is_left_out_and_named(recording: tuple[Path, datetime], text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (HEADER + "17|soon|", "jobs.txt, line "),
+        ("", "jobs.txt): the file is empty"),
+        ('{"jobs": [{"job_id": 1, "ti', "jobs.txt, line "),
+    ],
+)
+def test_a_damaged_list_is_left_out_and_named(
+    recording: tuple[Path, datetime], text: str, place: str
+) -> None:
     trace, _ = recording
     (trace / "jobs.txt").write_text(text)
     evidence = evidence_of(trace)
-    assert "the recorded job list is not used (jobs.txt, line " in evidence
+    assert f"the recorded job list is not used ({place}" in evidence
     assert "other job" not in evidence
 
 

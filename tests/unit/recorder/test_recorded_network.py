@@ -74,12 +74,8 @@ def test_missing_counters_of_a_recorded_port_are_flagged(tmp_path: Path) -> None
     ("line", "message"),
     [
         ("2026-11-22T11:06:10Z,a,mlx5_0,1,1,1,0,0,0,,,,,,\n", "'mlx5_0' is not a device and"),
-        ("2026-11-22T11:06:10Z,a,mlx5_0/1,-4,1,1,0,0,0,,,,,,\n", "'-4' is not a whole number"),
-        ("2026-11-22T11:06:10Z,a,mlx5_0/1,1,1,1e99,0,0,0,,,,,,\n", "'1e99' is not a whole number"),
         ("2026-11-22T11:06:10Z,a,mlx5_0/1,1,1,1,0,0,0,,,,,g:1,\n", "'g:1' is not a GUID"),
         ("2026-11-22T11:06:10Z,a,mlx5_0/999,1,1,1,0,0,0,,,,,0:0,\n", "'0:0' is not a GUID"),
-        ("2026-11-22T1,a,mlx5_0/1,1,1,1,0,0,0,,,,,,\n", "'2026-11-22T1' is not a time"),
-        ("2026-11-22T11:06:10Z,a,ml", "line 3"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, message: str) -> None:
@@ -90,6 +86,24 @@ def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, line: str, mess
     text = str(error.value)
     assert "infiniband-a-0.csv" in text and message in text and "line 3" in text
     assert error.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("2026-11-22T11:06:10Z,a,mlx5_0/1,-4,1,1,0,0,0,,,,,,\n", "'-4' is not a whole number"),
+        ("2026-11-22T11:06:10Z,a,mlx5_0/1,1,1,1e99,0,0,0,,,,,,\n", "'1e99' is not a whole number"),
+        ("2026-11-22T1,a,mlx5_0/1,1,1,1,0,0,0,,,,,,\n", "'2026-11-22T1' is not a time"),
+        ("2026-11-22T11:06:10Z,a,ml", "fields where the header has"),
+    ],
+)
+def test_damaged_row_is_left_out_by_line(tmp_path: Path, line: str, message: str) -> None:
+    file = tmp_path / "infiniband-a-0.csv"
+    file.write_text(HEAD + row("a", 0, 1) + line)
+    counters = read_counters(file)
+    (left_out,) = counters.left_out
+    assert "left out: 1 damaged row" in left_out and message in left_out and "line 3" in left_out
+    assert counters.readings.height == 1
 
 
 @pytest.fixture(params=["", ADAPTERS], ids=["without-adapters", "with-adapters"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tailback.io.input_files import head_bytes, is_input_file
+from tailback.io.input_files import is_empty, is_input_file
 from tailback.io.manifest import require_unchanged
 from tailback.port_counters.readers import (
     collection,
@@ -112,7 +112,7 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
         ) from None
     if not exists:
         raise CounterError("no such file or folder", file=path, remedy="check the path")
-    if is_input_file(path) and not head_bytes(path).strip():
+    if is_input_file(path) and is_empty(path):
         raise CounterError(
             "the file is empty",
             file=path,
