@@ -169,9 +169,47 @@ def repetitions(program: Program) -> Repetitions:
     posted = np.where(split, posted, -1)
     group = _numbered(np.concatenate([key, posted]))
     # Peers differ between ranks.
-    alike = [*(side for i, side in enumerate(sides) if i % 3 != 2), *posted, _turn(group)]
-    turn = _numbered(np.stack(alike))
+    alike = [*(side for i, side in enumerate(sides) if i % 3 != 2), *posted]
+    turn = _numbered(np.stack([*alike, _turn(group)]))
+    longer = _longer_turns(amount, _numbered(np.stack(alike)), turn)
+    if longer.any():
+        group, coarse = (_numbered(np.stack([number, longer])) for number in (group, coarse))
+        turn = _numbered(np.stack([*alike, longer, _turn(group)]))
     return Repetitions(where, amount, group, turn, coarse)
+
+
+ANOTHER_PART = 10.0
+"""Factor between times of computations, on all ranks alike, that are different parts of a program:
+a step computes once, and exchanges with the same calls many times."""
+
+
+def _longer_turns(
+    amount: NDArray[np.float64], family: NDArray[np.int64], turn: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Whether each computation is of a longer part than others between the same calls, shape (C,).
+
+    Judged by the median of the ranks: interruptions of single ranks are none.
+
+    Args:
+        amount: Length of each computation, shape (C,).
+        family: Number of the kind of computation, whatever its rank and repetition, shape (C,).
+        turn: Number of the repetition on all ranks, shape (C,).
+    """
+    order = np.lexsort((amount, turn))
+    first = np.flatnonzero(np.diff(turn[order], prepend=-1))
+    count = np.diff(np.append(first, len(order)))
+    median = np.maximum(amount[order[first + count // 2]], 1.0)
+    of_turn = family[order[first]]
+    compared = count >= MIN_REPETITIONS
+    families = int(family.max()) + 1
+    least, most = np.full(families, np.inf), np.zeros(families)
+    np.minimum.at(least, of_turn[compared], median[compared])
+    np.maximum.at(most, of_turn[compared], median[compared])
+    apart = most > ANOTHER_PART * least
+    with np.errstate(invalid="ignore"):
+        longer = compared & apart[of_turn] & (median > np.sqrt(least * most)[of_turn])
+    repeated = np.bincount(of_turn[longer], minlength=families) >= MIN_REPETITIONS
+    return np.asarray((longer & repeated[of_turn])[turn], np.int64)
 
 
 def _numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:

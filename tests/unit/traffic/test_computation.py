@@ -116,6 +116,19 @@ def test_short_repetitions_are_never_made_longer() -> None:
     assert computed(without_noise(program(amount)))[2, 3] == 100
 
 
+def test_steps_that_compute_once_have_no_noise() -> None:
+    """One exchange in six follows the work of a step, which is threefold on one rank."""
+    amount = np.full((RANKS, 36), 2, np.int64) + np.arange(RANKS)[:, None]
+    amount[:, ::6] = 9000
+    amount[2, ::6] *= 3
+    made = program(amount)
+    assert np.array_equal(computed(without_noise(made)), amount)
+    even = computed(balanced(made))
+    assert even[2, ::6].max() <= 1.1 * even[0, ::6].min()
+    amount[1, 12] += 20_000
+    assert computed(without_noise(program(amount)))[1, 12] == 9000
+
+
 def test_two_repetitions_do_not_tell_what_is_usual() -> None:
     amount = np.repeat(USUAL[:, None], 2, axis=1)
     amount[0, 1] = 9000
