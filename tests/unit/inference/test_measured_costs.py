@@ -320,6 +320,14 @@ def test_uneven_routes_cost_what_the_time_leaves() -> None:
     assert routing is not None and routing.low_ps < 20 * MS < routing.high_ps
 
 
+def test_hashed_routes_leave_a_healthy_run_open() -> None:
+    hashed = FurtherCosts((0,), (0,), hashed_ps=(2 * MS, 10 * MS))
+    open_ = explained(expected(100), measured(100), cost=hashed)
+    assert open_.cause == "undetermined" and "collisions cost up to 10 %" in open_.headline
+    few = replace(hashed, hashed_ps=(2 * MS,))
+    assert explained(expected(100), measured(100), cost=few).cause == "healthy"
+
+
 def test_placement_off_uneven_links_saves_their_cost() -> None:
     run = expected(60, share("placement", 0.2))
     cost = FurtherCosts((0,), (0,), (40 * MS,), uneven=0.9, placement_ps=(12 * MS,))
