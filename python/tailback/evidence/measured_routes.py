@@ -47,10 +47,12 @@ def limited_by_routes(
         Links and their reduced rates in Gb/s, none if the unevenness is less than
         :data:`MIN_UNEVENNESS`; and the unevenness: mean absolute deviation of parallel links from
         their mean or, if it is nearer, from their expected bytes, over that mean, weighted by
-        bytes.
+        bytes. Where packets are dropped, no switch avoids a slow link, so that bundles which are
+        that uneven by themselves limit traffic, too.
     """
     groups: list[tuple[Floats, Floats]] = []
     reduced: list[tuple[int, float]] = []
+    uneven_bundles: list[tuple[int, float]] = []
     for links in parallel_bundles(fabric):
         carried = counters.sent_bytes[links]
         if np.isnan(carried).any() or carried.sum() <= 0:
@@ -65,9 +67,12 @@ def limited_by_routes(
         # Sending time of the most loaded link over that of the bundle as expected. What a slow link
         # costs is in the expected run already.
         slowdown = max(float((carried / rates).max() / (even / rates).max()), 1.0)
-        reduced += [(int(link), float(fabric.link_gbps[link]) / slowdown) for link in links]
+        limits = [(int(link), float(fabric.link_gbps[link]) / slowdown) for link in links]
+        reduced += limits
+        if counters.lossy and _unevenness(groups[-1:]) >= MIN_UNEVENNESS:
+            uneven_bundles += limits
     unevenness = _unevenness(groups)
-    return (tuple(reduced) if unevenness >= MIN_UNEVENNESS else (), unevenness)
+    return (tuple(reduced if unevenness >= MIN_UNEVENNESS else uneven_bundles), unevenness)
 
 
 def parallel_bundles(fabric: Fabric) -> list[NDArray[np.int64]]:

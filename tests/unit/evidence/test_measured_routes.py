@@ -50,6 +50,17 @@ def test_even_traffic_is_not_limited(second: float) -> None:
     assert limits == () and uneven == pytest.approx(abs(1.0 - 2 * second))
 
 
+@pytest.mark.parametrize("lossy", [True, False])
+def test_one_uneven_bundle_limits_where_packets_drop(lossy: bool) -> None:
+    counters = replace(carried(0.5, 0.5), lossy=lossy)
+    first = int(np.flatnonzero((FABRIC.link_src >= FABRIC.n_nodes) & (FABRIC.link_up > 0))[0])
+    bundle = np.flatnonzero((FABRIC.link_src == FABRIC.link_src[first]) & (FABRIC.link_up > 0))
+    counters.sent_bytes[bundle] = 1e9, 0.0
+    limits, uneven = limited_by_routes(counters, FABRIC, NOTHING)
+    assert uneven < 0.5
+    assert dict(limits) == (dict.fromkeys(bundle.tolist(), 50.0) if lossy else {})
+
+
 @pytest.mark.parametrize(
     ("second", "expected", "uneven", "gbps"),
     [
