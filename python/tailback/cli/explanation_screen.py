@@ -56,12 +56,17 @@ def explanation_lines(explanation: Explanation, *, verbose: bool = False) -> lis
     suspects = [link for link in explanation.suspect_links if link.status != "named"]
     if suspects and not verbose:
         lines += [f"  {counted(len(suspects), 'suspect link')} beside the verdict"]
-    events = explanation.port_events if verbose else explanation.port_events[:_PORT_EVENTS]
-    for finding in events:
-        lines += wrap(f"ports counted: {finding.statement}")
+    if verbose:
+        lines += port_event_lines(explanation, verbose=True)
     if explanation.smallest_fault is not None:
         lines += wrap(explanation.smallest_fault.statement)
     return lines
+
+
+def port_event_lines(explanation: Explanation, *, verbose: bool = False) -> list[str]:
+    """Errors, pauses and discards of the job's ports; without ``verbose`` the first few."""
+    events = explanation.port_events if verbose else explanation.port_events[:_PORT_EVENTS]
+    return [line for event in events for line in wrap(f"ports counted: {event.statement}")]
 
 
 def _bus_bandwidths(rows: Sequence[BusBandwidth], *, verbose: bool) -> list[str]:

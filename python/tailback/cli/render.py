@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from itertools import chain
 from pathlib import Path
 
-from tailback.cli.explanation_screen import explanation_lines, measurement_lines
+from tailback.cli.explanation_screen import explanation_lines, measurement_lines, port_event_lines
 from tailback.cli.measured_screen import first_line, measured_lines
 from tailback.cli.text import (
     SCREEN_LINES,
@@ -123,6 +123,8 @@ def _sections(
         ("verdict", _verdict_lines(diagnosis, verbose=verbose)),
         ("what to do", without_gap(remedy)),
     ]
+    if explanation is not None and not verbose:
+        before.insert(1, ("ports that count errors", port_event_lines(explanation)))
     after = list[Section]()
     if not measured or diagnosis.cause in CAUSES_ON_LINKS:
         links = _links_in_question(diagnosis, call_sites, verbose=verbose)

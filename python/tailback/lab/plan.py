@@ -273,7 +273,9 @@ class Plan:
         """The command that shows how a leaf reaches the hosts of another one, as JSON."""
         version = ("-6",) if self.ip == 6 else ()
         network = self._leaf_network(other)
-        return Command(("ip", "-n", self.namespace(leaf), *version, "-j", "route", "show", network))
+        return Command(
+            ("ip", "-n", self.namespace(leaf), *version, "-j", "route", "show", "root", network)
+        )
 
     def _batch(self, program: str, node: str, lines: list[str]) -> Command:
         version = ("-6",) if program == "ip" and self.ip == 6 else ()
