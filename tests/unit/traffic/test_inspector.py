@@ -145,6 +145,19 @@ def test_repeated_records_are_not_used(tmp_path: Path) -> None:
     assert recorded(tmp_path).collectives.instance.tolist() == [0, 0, 1, 1]
 
 
+def test_runs_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
+    other = tmp_path / "other"
+    other.mkdir()
+    late = [all_reduce(1, 20, 70), all_reduce(2, 80, 110)]
+    for file in write(other, late, late).iterdir():
+        file.rename(tmp_path / f"late-{file.name}")
+    other.rmdir()
+    with pytest.raises(TraceError, match="these are of two runs") as caught:
+        read_trace(write(tmp_path, entries, entries))
+    assert caught.value.place == "line 2" and "late-" in str(caught.value)
+
+
 @pytest.mark.parametrize("n_untimed", [1, 6])
 def test_records_without_times_never_mix(n_untimed: int, tmp_path: Path) -> None:
     """One of twenty is left out on both ranks; with six, all are known by their durations."""

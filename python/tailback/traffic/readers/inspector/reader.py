@@ -363,7 +363,7 @@ def _calls(
     turn: Counter[tuple[object, ...]] = Counter()
     lost: Counter[str] = Counter()
     sources: Counter[str] = Counter()
-    numbers: list[set[object]] = [set() for _ in world.hosts]
+    first: list[dict[object, tuple[Record, RankCall]]] = [{} for _ in world.hosts]
     for place, record in enumerate(operations):
         members = world.members[record.comm.id]
         mine = members[record.comm.rank]
@@ -378,10 +378,11 @@ def _calls(
         if call is None:
             lost["kinds that are not expanded"] += 1
             continue
-        if call.key in numbers[mine]:
+        if call.key in first[mine]:
+            _require_same_call(mine, *first[mine][call.key], record, call)
             lost["collectives that their rank recorded before"] += 1
             continue
-        numbers[mine].add(call.key)
+        first[mine][call.key] = record, call
         prefix = record.kind.partition("_")[0]
         sources[str(record.body.get(f"{prefix}_timing_source", "kernel_gpu"))[:40]] += 1
         begun = call.start_ns if call.end_ns else 0
@@ -413,6 +414,22 @@ def _calls(
         )
     calls = [[call for _, call in sorted(each, key=lambda row: row[0])] for each in out]
     return calls, lost.total()
+
+
+def _require_same_call(
+    rank: int, first: Record, call: RankCall, record: Record, repeated: RankCall
+) -> None:
+    """Raise TraceError if two files tell different times of a rank's collective."""
+    same_times = (call.start_ns, call.end_ns) == (repeated.start_ns, repeated.end_ns)
+    if record.file == first.file or same_times:
+        return
+    raise TraceError(
+        f"a collective of rank {rank} has other times than in {first.file.name}, line "
+        f"{first.line}: these are of two runs",
+        file=record.file,
+        place=f"line {record.line}",
+        remedy="keep the files of one run in a folder",
+    )
 
 
 FEW_UNTIMED: Final = 0.1
