@@ -226,6 +226,18 @@ def _why_not_applied(
     unmoved = any(list(run.hosts) == list(before.hosts) for run in after)
     if remedy.placement in remedy.parts and unmoved and None not in before.hosts:
         return f"placement {remedy.placement!r} was not applied: every rank is on the same host"
+    moved = (
+        (rank, host, other)
+        for run in after
+        for rank, (host, other) in enumerate(zip(before.hosts, run.hosts, strict=True))
+        if None not in (host, other) and host != other
+    )
+    if remedy.placement not in remedy.parts and (first := next(moved, None)) is not None:
+        rank, host, other = first
+        return (
+            f"ranks ran on other hosts, which {remedy.name} does not change: "
+            f"rank {rank} on {host} before, on {other} after"
+        )
     return ""
 
 

@@ -217,6 +217,7 @@ def test_differing_runs_widen_the_interval() -> None:
     ("case", "reason"),
     [
         ("hosts", "was not applied"),
+        ("moved", "rank 0 on a before, on b after"),
         ("iterations", "fewer than 24 iterations"),
         ("program", "different programs"),
         ("ranks", "2 and 3 ranks"),
@@ -240,5 +241,11 @@ def test_incomparable_runs_are_undetermined(case: str, reason: str) -> None:
         after = MeasuredTimes(after.measured.model_copy(update=update), after.calls, after.hosts)
     elif case == "prediction":
         said = diagnosis(None)
+    elif case == "moved":
+        assert said.remedy is not None
+        proof = said.remedy.candidates[0].model_copy(update={"name": "repair"})
+        update = {"name": "repair", "placement": "", "parts": ("repair",), "candidates": [proof]}
+        repair = said.remedy.model_copy(update=update)
+        said = said.model_copy(update={"remedy": repair})
     confirmation = confirm_gain(said, before, [after])
     assert confirmation.outcome == "undetermined" and reason in confirmation.reason
