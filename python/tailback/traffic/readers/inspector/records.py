@@ -191,8 +191,10 @@ def notes_on_versions(files: list[InspectorFile]) -> list[str]:
     if not versions:
         return []
     return [
-        f"the format version {', '.join(versions)} is not among those known ({VERSIONS[0]} to "
-        f"{VERSIONS[-1]}): it is read as {VERSIONS[-1]}, and fields may mean something else"
+        NotUsed(
+            f"the format version {', '.join(versions)} is not among those known ({VERSIONS[0]} to "
+            f"{VERSIONS[-1]}): it is read as {VERSIONS[-1]}, and fields may mean something else"
+        )
     ]
 
 
