@@ -414,6 +414,7 @@ def fit_copied(transfers: pl.DataFrame, adapter_gbps: float) -> FittedValue | No
         pl.col("send_done_call") == pl.col("send_call")
     )
     took = pl.col("send_done_ps") - pl.col("send_enter_ps")
+    # Half of it: neither stated rates nor time stamps are that far off.
     on_wire = pl.col("size_bytes") * (8_000.0 / adapter_gbps)
     sizes = (
         blocking.group_by("size_bytes")
@@ -432,7 +433,7 @@ def fit_copied(transfers: pl.DataFrame, adapter_gbps: float) -> FittedValue | No
 
 
 _MIN_COPIED = 10
-"""Minimum number of sends of a size."""
+"""Minimum number of sends of a size: with fewer, a majority may be chance."""
 
 
 def _fit_overheads(transfers: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
