@@ -217,6 +217,8 @@ def _assumed(space: HypothesisSpace, best: Hypothesis, prepared: PreparedScenari
         sources.append(wording.MESSAGES_IN_ORDER)
     if chosen.scenario.engine.progress != prepared.scenario.engine.progress:
         sources.append(wording.PROGRESS_IN_CALLS)
+    if space.machines[best.machine].algorithm:
+        sources.append(wording.run_by(space.machines[best.machine].algorithm))
     routing = routing_choice(chosen)
     if routing != routing_choice(prepared):
         sources.append(wording.ROUTED[routing])

@@ -72,6 +72,10 @@ PROGRESS_IN_CALLS: Final = (
     "assumed: the MPI library answers the handshake of large messages only while its rank is in a "
     "call; with this setting the model agrees better with the measurement"
 )
+OTHER_ALGORITHM: Final = {
+    "other-alltoall": "MPI_Alltoall to send all blocks at once, or small ones pairwise",
+    "halving-allreduce": "MPI_Allreduce to halve and double recursively",
+}
 ROUTED: Final = {
     "per message": (
         "assumed: all packets of a message take the path that is least loaded when it begins; with "
@@ -348,4 +352,12 @@ def scattered_repetitions(job: UnknownJob) -> str:
         "repetitions of the same sends take different times, as with bursts of other traffic: "
         f"simulating an unknown job removes {percent(removed)} of the difference, more than any "
         "slow link"
+    )
+
+
+def run_by(algorithm: str) -> str:
+    """The algorithm of a collective that is assumed, from :data:`OTHER_ALGORITHM`."""
+    return (
+        f"assumed: the MPI library lets {OTHER_ALGORITHM[algorithm]}; with this algorithm the "
+        "model agrees better with the measurement"
     )

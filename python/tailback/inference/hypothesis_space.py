@@ -388,6 +388,7 @@ class HypothesisSpace:
         small_buffers: bool = False,
         at_nominal_rates: bool = False,
         evenly: MachineName | None = None,
+        algorithm: str = "",
     ) -> MachineModel:
         """Simulate the run without hidden causes, with each arrangement of counted traffic.
 
@@ -398,6 +399,7 @@ class HypothesisSpace:
             at_nominal_rates: The scenario has nominal rates where slower ones are stated, or
                 counted.
             evenly: As in :class:`.MachineModel`.
+            algorithm: As in :class:`.MachineModel`.
         """
         slow = () if at_nominal_rates else counted_slow(self.evidence, prepared.fabric)
         machine = MachineModel(
@@ -407,6 +409,7 @@ class HypothesisSpace:
             small_buffers=small_buffers,
             at_nominal_rates=at_nominal_rates,
             evenly=evenly,
+            algorithm=algorithm,
         )
         self.machines[machine.name] = machine
         slow = self._slow_as_measured(machine)

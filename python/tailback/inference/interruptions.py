@@ -9,11 +9,16 @@ program may vary by itself as much, so this gives a probability, not a finding: 
 *x* is weighed by the variance and the third cumulant measured, against the hypothesis that all
 variation is the program's own. A few programs vary without bounds, as where one step in a thousand
 writes a checkpoint: their variation says little of interruptions.
+
+The fastest tenth of the repetitions bounds the share: the mean exceeds it by at least what
+interruptions put between the two. Where more than a tenth of the repetitions has none, that is all
+the time that they take.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +49,9 @@ OWN_SKEWNESS = 1.0
 """Standard deviation of the skewness of a program's own variation: 0 if it is symmetric, 2 if it is
 exponential."""
 
+FASTEST = 0.1
+"""Share of the repetitions that count as the fastest."""
+
 MIN_ALIKE = 4
 """Minimum number of repetitions, and of ranks with the same part of the program, for a third
 cumulant."""
@@ -56,13 +64,10 @@ class Interruptions:
     Attributes:
         share: Share of the time of the run that they take, shape (K,).
         probability: Probability of each share, shape (K,); the rest is that of none.
-        support: How many times as likely the measured variation is with interruptions that are a
-            fault as without any; 0 without evidence.
     """
 
     share: Floats
     probability: Floats
-    support: float = 0.0
 
     @classmethod
     def none(cls) -> Interruptions:
@@ -89,24 +94,8 @@ class Interruptions:
         prior = np.where(SHARES[None, :] * 1e12 / length > MAX_PER_S, -np.inf, prior)
         logs = prior + moments.log_likelihood(length, SHARES[None, :])
         none = moments.log_likelihood(np.zeros(1), np.zeros(1))
-        fault = cost >= FAULT
-        support = 0.0
-        if np.isfinite(prior[:, fault]).any():
-            most = log_sum(logs[:, fault].ravel(), axis=0) - log_sum(
-                prior[:, fault].ravel(), axis=0
-            )
-            support = float(np.exp(most - none[0]))
         without = np.log1p(-UNUSUAL) + none
-        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1], support)
-
-    @property
-    def may_be_fault(self) -> bool:
-        """Whether nothing speaks against interruptions that are a fault.
-
-        The measured variation is at least as likely with them as without. They are no finding, as
-        programs vary by themselves, but cannot be excluded either.
-        """
-        return self.support >= 1.0
+        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1])
 
     def draw(self, rng: np.random.Generator, draws: int) -> Floats:
         """Draw shares of the time; 0 where there are no interruptions."""
@@ -133,6 +122,8 @@ class _Moments:
         variance_error: Its standard error, as a share of it.
         skewness: Third cumulant over the variance to the power of 3/2.
         skewness_error: Its standard error.
+        excess_ps: Mean excess over the fastest tenth of the repetitions.
+        excess_error_ps: Its standard error.
         n: Number of computations.
     """
 
@@ -141,6 +132,8 @@ class _Moments:
     variance_error: float
     skewness: float
     skewness_error: float
+    excess_ps: float
+    excess_error_ps: float
     n: int
 
     @classmethod
@@ -166,18 +159,25 @@ class _Moments:
         c, r = np.minimum(c, 1.0 / MIN_ALIKE), np.minimum(r, 1.0 / MIN_ALIKE)
         squares = residual**2 / ((1 - c) * (1 - r))
         cubes = residual**3 / ((1 - c) * (1 - 2 * c) * (1 - r) * (1 - 2 * r))
-        second, third = (np.bincount(rank, x).astype(np.float64) for x in (squares, cubes))
-        n = np.bincount(rank).astype(np.float64)
-        if second.sum() <= 0:
+        excess = residual - _fastest(residual, group)[group]
+        n = np.bincount(rank)
+        sums = np.stack([np.bincount(rank, x)[n > 0] for x in (squares, cubes, excess)])
+        if sums[0].sum() <= 0:
             return None
-        kept = n > 0
-        return cls._of_sums(second[kept], third[kept], n[kept], float(amount.mean()))
+        return cls._of_sums(sums.astype(np.float64), n[n > 0].astype(np.float64), amount.mean())
 
     @classmethod
-    def _of_sums(cls, second: Floats, third: Floats, n: Floats, mean_ps: float) -> _Moments:
-        """From sums of squares and cubes by rank, with errors by the jackknife over ranks."""
+    def _of_sums(cls, sums: Floats, n: Floats, mean_ps: float) -> _Moments:
+        """From sums by rank, with errors by the jackknife over ranks.
+
+        Args:
+            sums: Squares, cubes and excess of the computations of each rank, shape (3, R).
+            n: Their number, shape (R,).
+            mean_ps: Mean length of all.
+        """
+        second, third, above = sums
         total, n_ranks = float(n.sum()), len(n)
-        variance, cumulant = float(second.sum()) / total, float(third.sum()) / total
+        variance, cumulant, excess = (sums.sum(axis=1) / total).tolist()
         skewness = cumulant / variance**1.5
         left = np.maximum(total - n, 1.0)
         variances = np.maximum((second.sum() - second) / left, variance * 1e-6)
@@ -188,11 +188,13 @@ class _Moments:
             return float(np.sqrt(spread * (n_ranks - 1) / max(n_ranks, 1)))
 
         return cls(
-            mean_ps,
+            float(mean_ps),
             variance,
             max(jackknife(variances) / variance, float(np.sqrt(2.0 / total))),
             skewness,
             max(jackknife(skewnesses), float(np.sqrt(6.0 / total))),
+            excess,
+            max(jackknife((above.sum() - above) / left), float(np.sqrt(variance / total))),
             round(total),
         )
 
@@ -201,6 +203,8 @@ class _Moments:
 
         The program's own variance is what they leave of the measured one.
         """
+        number = share * self.mean_ps / np.maximum(length_ps, 1.0)
+        above = np.maximum(length_ps * _above_fastest(number) - self.excess_ps, 0.0)
         taken = 2.0 * length_ps * share * self.mean_ps / self.variance
         own_share = np.clip(1.0 - taken, 0.0, 1.0)
         excess = np.maximum(taken - 1.0, 0.0) / self.variance_error
@@ -217,9 +221,34 @@ class _Moments:
         boundless = with_own(np.log(UNINFORMATIVE) - 2.0 * np.log1p(deviation), np.sqrt(self.n))
         # These are densities of the own standard deviation: that of the variance has a factor.
         factor = -0.5 * np.log(np.maximum(own_share, self.variance_error))
-        return np.asarray(np.logaddexp(usual, boundless) + factor - 0.5 * excess**2)
+        too_much = 0.5 * (excess**2 + (above / self.excess_error_ps) ** 2)
+        return np.asarray(np.logaddexp(usual, boundless) + factor - too_much)
 
 
 def _mean(values: Floats, group: NDArray[np.int64]) -> Floats:
     count = np.maximum(np.bincount(group), 1)
     return np.asarray(np.bincount(group, values) / count, np.float64)
+
+
+def _fastest(values: Floats, group: NDArray[np.int64]) -> Floats:
+    """Fastest tenth of each group, shape (G,)."""
+    order = np.lexsort((values, group))
+    count = np.bincount(group)
+    first = np.cumsum(count) - count
+    at = np.minimum(first + ((count - 1) * FASTEST).astype(np.int64), len(order) - 1)
+    return np.asarray(values[order][at], np.float64)
+
+
+def _above_fastest(number: Floats) -> Floats:
+    """Mean time that interruptions take beyond that of the fastest tenth, in their mean lengths.
+
+    Of a compound Poisson process with exponential jumps, by the expansion of Cornish and Fisher
+    (1938) to the third cumulant. Where more than a tenth has no interruption, it is the mean.
+
+    Args:
+        number: Mean number of interruptions in a computation.
+    """
+    deviations = NormalDist().inv_cdf(FASTEST)
+    skewness = 6.0 / 2.0**1.5 / np.sqrt(np.maximum(number, 1e-9))
+    below = -deviations - skewness * (deviations**2 - 1.0) / 6.0
+    return np.asarray(np.clip(np.sqrt(2.0 * number) * below, 0.0, number), np.float64)

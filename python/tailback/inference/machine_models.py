@@ -16,6 +16,7 @@ from tailback.inference.hypotheses import MachineName
 from tailback.inference.network_clues import Slow
 from tailback.scenario.engine import Routing
 from tailback.simulation import PreparedScenario
+from tailback.traffic.rewrites import REWRITES, DoesNotApplyError
 
 SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.5, delays=0.5))
 """Other engine settings with which the run is simulated to learn what unknown settings change: the
@@ -52,6 +53,7 @@ class MachineModel:
             slow.
         evenly: Name of the machine model that differs in spreading evenly what this one hashes to
             paths; None if it hashes nothing.
+        algorithm: Rewrite by which the program's collectives run; empty: as their sizes suggest.
     """
 
     prepared: PreparedScenario
@@ -61,6 +63,7 @@ class MachineModel:
     small_buffers: bool = False
     at_nominal_rates: bool = False
     evenly: MachineName | None = None
+    algorithm: str = ""
 
     @cached_property
     def conditions(self) -> Conditions:
@@ -77,7 +80,8 @@ class MachineModel:
         progress = ("progress in calls",) if engine.progress == "calls" else ()
         routing = FORWARDING if tables else routing_choice(self.prepared)
         paths = (f"paths {engine.path_seed}",) if routing == HASHED else ()
-        return engine.injection, routing, *progress, *buffers, *rates, *paths
+        algorithm = (self.algorithm,) if self.algorithm else ()
+        return engine.injection, routing, *progress, *algorithm, *buffers, *rates, *paths
 
 
 def without_tables(prepared: PreparedScenario) -> PreparedScenario:
@@ -148,6 +152,23 @@ def with_progress_in_calls(prepared: PreparedScenario) -> PreparedScenario:
     """
     engine = prepared.scenario.engine.model_copy(update={"progress": "calls"})
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
+def with_algorithm(prepared: PreparedScenario, name: str) -> PreparedScenario | None:
+    """The scenario with a collective of its program run by another algorithm; None without it.
+
+    MPI libraries choose algorithms by tables of their own, which differ between versions.
+
+    Args:
+        prepared: The scenario.
+        name: One of :data:`tailback.traffic.rewrites.other_collectives.ALGORITHMS`.
+    """
+    program = prepared.observed.program
+    try:
+        rewritten = REWRITES[name](program, frozenset(range(len(program.labels))))
+    except DoesNotApplyError:
+        return None
+    return prepared.with_program(rewritten.program)
 
 
 SMALL_BUFFERS = 0.1

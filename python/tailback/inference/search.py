@@ -56,6 +56,7 @@ from tailback.inference.machine_models import (
     at_nominal_rates,
     longer_delays,
     slower_network,
+    with_algorithm,
     with_progress_in_calls,
     with_routing,
     with_small_buffers,
@@ -80,6 +81,7 @@ from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import forwarded_links
+from tailback.traffic.rewrites.other_collectives import ALGORITHMS
 
 SEARCH_EVENTS = 200_000_000
 """Events that a search for slow cables, or for unknown jobs, may simulate: about a minute. A limit
@@ -157,6 +159,7 @@ class ExplanationSearch:
                 continue
             self.space.add_machine(prepared, -math.log(len(scenarios)))
         self._add_progress_in_calls(scenarios)
+        self._add_other_algorithms(scenarios)
         self._add_unusual_machines(scenarios)
         if not self.space.recorded_on(round_robin):
             return self.space.posterior()
@@ -199,16 +202,33 @@ class ExplanationSearch:
         first = scenarios[0]
         if "progress" in first.scenario.engine.model_fields_set:
             return
-        expected = self.space.alone(next(iter(self.space.machines)), None, with_others=False)
-        changed = self.space.simulated(with_progress_in_calls(first), ())
-        misfits = self.space.compare.between(expected, [changed])
-        if all(misfit <= MISFIT_ERROR[kind] for kind, misfit in misfits.items()):
+        if not self._is_told_apart(with_progress_in_calls(first)):
             return
         for prepared in scenarios:
             if not self._machine_fits:
                 leave_out("other adapters", 0, self.space.simulations_of_machine)
                 continue
             self.space.add_machine(with_progress_in_calls(prepared), -math.log(len(scenarios)))
+
+    def _add_other_algorithms(self, scenarios: Sequence[PreparedScenario]) -> None:
+        """Add machines whose library runs a collective in another way, where evidence can tell."""
+        for name in ALGORITHMS:
+            for number, prepared in enumerate(scenarios):
+                other = with_algorithm(prepared, name)
+                if other is None or (number == 0 and not self._is_told_apart(other)):
+                    break
+                if not self._machine_fits:
+                    leave_out("other adapters", 0, self.space.simulations_of_machine)
+                    continue
+                prior = -math.log(len(scenarios))
+                self.space.add_machine(other, prior, algorithm=name)
+
+    def _is_told_apart(self, prepared: PreparedScenario) -> bool:
+        """Whether the evidence tells a machine from the first one."""
+        expected = self.space.alone(next(iter(self.space.machines)), None, with_others=False)
+        changed = self.space.simulated(prepared, ())
+        misfits = self.space.compare.between(expected, [changed])
+        return any(misfit > MISFIT_ERROR[kind] for kind, misfit in misfits.items())
 
     def _add_unusual_machines(self, scenarios: Sequence[PreparedScenario]) -> None:
         """Add machines without the stated forwarding tables, or without slow rates.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import IS_POST, Op, Program
 
 MIN_REPETITIONS = 3
 """Minimum number of repetitions to determine the usual time of a computation."""
@@ -57,8 +57,9 @@ def _parts_of_program(program: Program, where: NDArray[np.int64]) -> NDArray[np.
     between ranks, they are at the border of a grid.
     """
     rank = program.op_rank[where].astype(np.int64)
-    sides = (_neighbour(program, where, -1), _neighbour(program, where, 1))
-    posted = _last_posts(program, where)
+    label = _labels_without_numbers(program)
+    sides = (_neighbour(program, where, -1, label), _neighbour(program, where, 1, label))
+    posted = _last_posts(program, where, label)
     kinds = np.stack([*(field for side in sides for field in side[:2]), posted[0]])
     coarse, post = _numbered(kinds), _numbered(np.stack(posted))
     distinct = np.unique(np.stack([coarse, rank, post]), axis=1)[:2]
@@ -156,13 +157,14 @@ def repetitions(program: Program) -> Repetitions:
     """Group the computations of a program by what they repeat."""
     where = np.flatnonzero(program.kind == Op.COMPUTE)
     amount = program.amount[where].astype(np.float64)
-    sides = [*_neighbour(program, where, -1), *_neighbour(program, where, 1)]
+    label = _labels_without_numbers(program)
+    sides = [*_neighbour(program, where, -1, label), *_neighbour(program, where, 1, label)]
     key = np.stack([program.op_rank[where], *sides])
     coarse = _numbered(key)
     # A call that completes operations does not say what was completed, the last post does: at the
     # border of a grid, the end of a step and the time between two receives look alike otherwise.
     # Groups that would fall into too few repetitions stay whole.
-    posted = np.stack(_last_posts(program, where))
+    posted = np.stack(_last_posts(program, where, label))
     finer = _numbered(np.concatenate([key, posted]))
     pairs = np.unique(np.stack([coarse, finer]), axis=1)
     split = np.bincount(pairs[0])[coarse] * MIN_REPETITIONS <= np.bincount(coarse)[coarse]
@@ -222,28 +224,56 @@ def _numbered(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(number, np.int64)
 
 
+MIN_NUMBERED = 10
+"""Minimum number of tags of a call that are numbers of its messages: a tenth of them is one."""
+
+
+def _labels_without_numbers(program: Program) -> NDArray[np.int64]:
+    """Label of each operation, shape (M,), the same for tags that number messages of a call.
+
+    Programs may give each iteration a tag of its own. No rank then uses a label often enough to
+    repeat a computation beside it.
+    """
+    labels = len(program.labels)
+    label = program.label.astype(np.int64)
+    posts = IS_POST[program.kind]
+    pairs, uses = np.unique(program.op_rank[posts] * labels + label[posts], return_counts=True)
+    most = np.zeros(labels, np.int64)
+    np.maximum.at(most, pairs % max(labels, 1), uses)
+    numbered: dict[tuple[str, str, str], list[int]] = {}
+    for number in np.flatnonzero((most > 0) & (most < MIN_REPETITIONS)).tolist():
+        name = program.labels[number]
+        if name.tag >= 0:
+            numbered.setdefault((name.call, name.communicator, name.path), []).append(number)
+    same = np.arange(max(labels, 1))
+    for numbers in numbered.values():
+        if len(numbers) >= MIN_NUMBERED:
+            same[numbers] = numbers[0]
+    return np.asarray(same[label], np.int64)
+
+
 def _neighbour(
-    program: Program, where: NDArray[np.int64], step: int
+    program: Program, where: NDArray[np.int64], step: int, label: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Kind, label and peer of the operation before or after, -1 outside the rank's operations."""
     at = np.clip(where + step, 0, len(program.kind) - 1)
     same = (program.op_rank[at] == program.op_rank[where]) & (at != where)
-    fields = (program.kind, program.label, program.peer)
-    kind, label, peer = (np.where(same, f[at].astype(np.int64), -1) for f in fields)
-    return kind, label, peer
+    fields = (program.kind, label, program.peer)
+    kind, name, peer = (np.where(same, f[at].astype(np.int64), -1) for f in fields)
+    return kind, name, peer
 
 
 def _last_posts(
-    program: Program, where: NDArray[np.int64]
+    program: Program, where: NDArray[np.int64], label: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Kind and label of the last operation before that is neither a wait nor computation."""
     idle = np.isin(program.kind, (Op.WAIT, Op.WAITALL, Op.COMPUTE))
     last = np.maximum.accumulate(np.where(idle, -1, np.arange(len(program.kind))))[where]
     same = (last >= 0) & (program.op_rank[last] == program.op_rank[where])
-    kind, label = (
-        np.where(same, field[last].astype(np.int64), -1) for field in (program.kind, program.label)
+    kind, name = (
+        np.where(same, field[last].astype(np.int64), -1) for field in (program.kind, label)
     )
-    return kind, label
+    return kind, name
 
 
 def _low_quantile(

@@ -417,6 +417,24 @@ def test_progress_in_calls_may_explain_the_time(monkeypatch: pytest.MonkeyPatch)
     }
 
 
+def test_another_collective_algorithm_may_explain_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        # Without it, the run takes longer than measured.
+        return (1000, GOOD) if machine[1] == "spray" else (1400, BAD)
+
+    without, _ = explained(monkeypatch, simulated)
+    assert without.unexplained > 0.8
+    monkeypatch.setattr(search, "ALGORITHMS", ("other-alltoall",))
+    monkeypatch.setattr(
+        search, "with_algorithm", lambda before, _: before.with_engine(routing="spray")
+    )
+    posterior, _ = explained(monkeypatch, simulated)
+    assert "other-alltoall" in posterior.best.machine and not posterior.best.cause
+    assert posterior.unexplained < 0.05
+
+
 def slow_cable(right: int) -> Callable[[tuple[str, str], tuple[int, ...], bool], tuple[int, float]]:
     """Runs of which one cable explains all, with adapters that take turns."""
 

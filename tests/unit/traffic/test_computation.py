@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tailback.traffic.computation import balanced, without_noise
 from tailback.traffic.patterns.columns import Operations, assemble
-from tailback.traffic.program import Label, Op, Program
+from tailback.traffic.program import POSTS, Label, Op, Program
 
 RANKS, ROUNDS = 4, 9
 USUAL = np.array([900, 1000, 1100, 1400], np.int64)
@@ -64,6 +66,19 @@ def noisy() -> np.ndarray:
     amount[1, 5] += 5000
     amount[3, 7] += 3000
     return amount
+
+
+def test_tags_that_number_messages_hide_no_repetitions() -> None:
+    plain = program(np.hstack([noisy(), noisy()]))
+    label = plain.label.copy()
+    for rank in range(RANKS):
+        of_rank = plain.op_rank == rank
+        turn = np.cumsum(plain.kind[of_rank] == Op.COMPUTE) - 1
+        label[of_rank] = np.where(np.isin(plain.kind[of_rank], POSTS), turn, 0)
+    tags = [Label(f"tag {tag}", "MPI_Isend", tag) for tag in range(2 * ROUNDS)]
+    numbered = replace(plain, label=label, labels=tags)
+    for changed in (balanced, without_noise):
+        assert changed(numbered).amount.tolist() == changed(plain).amount.tolist()
 
 
 def test_balance_takes_imbalance_and_leaves_noise() -> None:
