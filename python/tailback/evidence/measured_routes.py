@@ -30,6 +30,10 @@ MIN_UNEVENNESS = 0.5
 """Minimum unevenness of parallel links, weighted by bytes, for routes to count as uneven: all
 traffic on one of two links gives 1, and hashing :data:`USUAL_UNEVENNESS`."""
 
+HASHED_VARIANCE = (1.0 / 3.0, 3.0)
+"""Ratio of :func:`hashed_variance` by which flows seem to be hashed: three times as much or as
+little as expected. Spread evenly, the bytes of tens of flows give a hundredth and less."""
+
 Capacities = tuple[tuple[int, float], ...]
 
 
@@ -85,6 +89,43 @@ def parallel_bundles(fabric: Fabric) -> list[NDArray[np.int64]]:
         cuts = np.flatnonzero(np.diff(end[chosen])) + 1
         out += [links for links in np.split(chosen, cuts) if len(links) > 1]
     return out
+
+
+def hashed_variance(
+    counters: LinkCounters,
+    fabric: Fabric,
+    switches: tuple[NDArray[np.int64], NDArray[np.int64]],
+    flow_bytes: Floats,
+) -> float:
+    """Variance of parallel links at leaf switches, over that if each flow is on one of them.
+
+    About 1 if switches hash flows to links, whose bytes then differ by chance; far less if packets
+    are spread evenly, and more if one link is avoided.
+
+    Args:
+        counters: Counters of links during the job.
+        fabric: The fabric.
+        switches: Leaf switch of the sender and of the receiver of each flow, shape (F,) each.
+        flow_bytes: Bytes of each flow, shape (F,).
+
+    Returns:
+        The ratio; 0 if no counted bundle carries flows.
+    """
+    seen = by_chance = 0.0
+    for links in parallel_bundles(fabric):
+        carried = counters.sent_bytes[links]
+        if np.isnan(carried).any() or carried.sum() <= 0:
+            continue
+        leaving = len(np.unique(fabric.link_src[links])) == 1
+        here, there = switches if leaving else switches[::-1]
+        end = (fabric.link_src if leaving else fabric.link_dst)[links[0]] - fabric.n_nodes
+        sizes = flow_bytes[(here == end) & (there != end)]
+        if not sizes.sum() > 0:
+            continue
+        sizes = sizes / sizes.sum()
+        seen += float(((carried / carried.sum() - 1.0 / len(links)) ** 2).sum())
+        by_chance += float((sizes**2).sum()) * (1.0 - 1.0 / len(links))
+    return seen / by_chance if by_chance > 0 else 0.0
 
 
 def unevenness_of_tables(link: NDArray[np.uint32], fabric: Fabric) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,15 @@ CREDIBLE = 0.95
 """Total probability of the hypotheses that are named as candidates or examined further."""
 
 
+USUAL_DELAYS = 10.0
+"""Factor within which delays are of those assumed, with 95 %, where no message shows them: software
+takes a microsecond before a message with RDMA and ten or more with kernels between, and switches
+take 0.1 to 1 µs."""
+
+_DELAY_SPREAD = math.log(USUAL_DELAYS) / NormalDist().inv_cdf(0.975)
+"""Standard deviation of the logarithm of that factor."""
+
+
 MachineName = tuple[str, ...]
 """Adapter model, routing and progress of a machine model, and whether its buffers are small."""
 
@@ -74,6 +84,11 @@ class SlowerMachine:
     def kind(self) -> str:
         """What is slower, regardless of how much."""
         return "rates" if self.rates < 1.0 else "delays"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it may be so without a fault: only delays are longer, as on many machines."""
+        return self.kind == "delays" and self.delays <= USUAL_DELAYS
 
 
 @dataclass(frozen=True)
@@ -206,8 +221,11 @@ class Prior:
         total = hypothesis.log_prior
         if hypothesis.cause:
             total += log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
-        if hypothesis.slower is not None:
-            total += unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
+        if hypothesis.slower is not None and hypothesis.slower.is_usual:
+            total += log_delays(hypothesis, hypothesis.slower.delays, model)
+        elif hypothesis.slower is not None:
+            # All of the network at once: as unusual as two faults.
+            total += 2.0 * unusual + log_cost(hypothesis.hidden_share(model), HIDDEN_SHARE, model)
         for slow in hypothesis.slow:
             total += self.log_place(slow.link)
             total += 0.0 if slow.both else unusual
@@ -230,6 +248,23 @@ def log_cost(share: float, mean: float, model: ErrorModel) -> float:
     Costs are exponentially distributed: the density at this cost, times the width of the error.
     """
     return math.log(math.sqrt(2.0 * math.pi) * model.time_error / mean) - share / mean
+
+
+def log_delays(hypothesis: Hypothesis, delays: float, model: ErrorModel) -> float:
+    """Logarithm of the prior of longer delays, integrated over the error of the measured time.
+
+    The logarithm of their factor is normally distributed.
+
+    Args:
+        hypothesis: The run with these delays.
+        delays: Their factor, above 1.
+        model: The error model.
+    """
+    factor, alone_ps = math.log(delays), max(hypothesis.alone_ps or 1, 1)
+    growth = max(math.log(hypothesis.outcome.elapsed_ps / alone_ps), 0.0) / factor
+    density = NormalDist(0.0, _DELAY_SPREAD).pdf(factor)
+    width = math.sqrt(2.0 * math.pi) * model.time_error / max(growth, 1e-3)
+    return min(math.log(density * width), 0.0)
 
 
 def log_spread(width: float | Floats, model: ErrorModel) -> Floats:
@@ -408,11 +443,14 @@ class Posterior:
         """Whether it has no slow cables, or their places are among those that a verdict names.
 
         A machine that is slower everywhere than modelled is not a cause that a verdict names,
-        unless slow links count wherever they are.
+        unless slow links count wherever they are. Usual delays need no cause.
         """
         if self.in_any_place and (hypothesis.slow or self.all_links_slow(hypothesis)):
             return True
-        return hypothesis.slower is None and hypothesis.places(self.reverse) in self._named
+        slower = hypothesis.slower
+        if slower is not None:
+            return slower.is_usual
+        return hypothesis.places(self.reverse) in self._named
 
     @property
     def unknown_timing(self) -> float:

@@ -14,6 +14,8 @@ from tailback.diagnosis.cable_search import MAX_SHARE
 from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
+from tailback.evidence.link_counters import LinkCounters
+from tailback.evidence.measured_routes import HASHED_VARIANCE, hashed_variance
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
 from tailback.evidence.step_times import step_profile
@@ -289,11 +291,32 @@ def comparisons(
         if (
             not routing_is_stated(prepared)
             and OtherJobs.of(prepared, evidence, run).traffic is None
+            and not _seem_hashed(prepared, counters, run)
         ):
             out.append(PortBytes(counters.sent_bytes, between_switches(prepared.fabric)))
     if evidence.congested is not None and evidence.sampled is not None:
         out.append(LinkSamples(evidence.congested, evidence.sampled, topology.from_node))
     return Comparisons(out)
+
+
+def _seem_hashed(prepared: PreparedScenario, counters: LinkCounters, run: Run) -> bool:
+    """Whether parallel links differ as if each flow were hashed to one of them.
+
+    Which one is chance, which no simulation predicts.
+    """
+    fabric, node = prepared.fabric, prepared.observed.node
+    flows = (
+        run.tables["messages"]
+        .filter(pl.max_horizontal("src_rank", "dst_rank") < len(node))
+        .group_by("src_rank", "dst_rank")
+        .agg(pl.col("size_bytes").sum())
+        .sort("src_rank", "dst_rank")
+    )
+    leaf = fabric.node_switch[node].astype(np.int64)
+    src, dst = (leaf[flows[name].to_numpy()] for name in ("src_rank", "dst_rank"))
+    sent = flows["size_bytes"].to_numpy().astype(np.float64)
+    least, most = HASHED_VARIANCE
+    return least <= hashed_variance(counters, fabric, (src, dst), sent) <= most
 
 
 def modelled_part_ps(measured: MeasuredRun) -> int:

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from tailback.evidence.link_counters import LinkCounters
-from tailback.evidence.measured_routes import limited_by_routes, unevenness_of_tables
+from tailback.evidence.measured_routes import (
+    HASHED_VARIANCE,
+    hashed_variance,
+    limited_by_routes,
+    parallel_bundles,
+    unevenness_of_tables,
+)
 from tailback.fabric.degraded import SlowLink, with_slow_links
 from tailback.fabric.lft import NO_ENTRY
 from tests.factories.counted_links import bursts, counted, joined, small_tree
@@ -29,6 +35,37 @@ def carried(first: float, second: float) -> LinkCounters:
             assert len(links) == 2
             out[links] = 1e9 * first, 1e9 * second
     return replace(joined(FABRIC, counted(FABRIC, OWN), OWN), sent_bytes=out)
+
+
+def flows(each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leaf switches of flows: so many from each leaf to each other one."""
+    leaves = np.unique(FABRIC.node_switch[FABRIC.node_switch >= 0]).astype(np.int64)
+    pairs = [(a, b) for a in leaves for b in leaves if a != b]
+    src, dst = np.repeat(np.array(pairs), each, axis=0).T
+    return src, dst
+
+
+@pytest.mark.parametrize("each", [1, 8, 60])
+def test_hashed_flows_differ_as_by_chance(each: int) -> None:
+    src, dst = flows(each)
+    rng = np.random.default_rng(each)
+    size, up, down = rng.exponential(1e6, len(src)), *rng.integers(0, 2, (2, len(src)))
+    counters = carried(0.5, 0.5)
+    for links in parallel_bundles(FABRIC):
+        leaving = len(np.unique(FABRIC.link_src[links])) == 1
+        end = (FABRIC.link_src if leaving else FABRIC.link_dst)[links[0]] - FABRIC.n_nodes
+        mine = (src if leaving else dst) == end
+        chosen = (up if leaving else down)[mine]
+        counters.sent_bytes[links] = np.bincount(chosen, size[mine], 2)
+    least, most = HASHED_VARIANCE
+    assert least < hashed_variance(counters, FABRIC, (src, dst), size) < most
+    assert hashed_variance(carried(0.51, 0.49), FABRIC, (src, dst), size) < least / 3
+
+
+def test_an_avoided_link_is_no_chance() -> None:
+    src, dst = flows(60)
+    avoided = hashed_variance(carried(0.85, 0.15), FABRIC, (src, dst), np.ones(len(src)))
+    assert avoided > HASHED_VARIANCE[1]
 
 
 def test_one_used_link_of_two_halves_the_rate() -> None:

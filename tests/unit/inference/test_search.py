@@ -277,6 +277,13 @@ def test_unstated_delays_leave_the_time_open(
     assert with_stated_delay.slower_machine[0] < 1e-6
 
 
+def test_usual_delays_explain_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slower = Outcome(990, dict.fromkeys(("calls", "sends", "spread"), GOOD))
+    posterior, _ = explained(monkeypatch, lambda *_: (800, GOOD), delayed=[(5.0, slower)])
+    assert posterior.slower_machine[0] > 0.8 and not posterior.best.cause
+    assert posterior.unexplained < 0.2 and posterior.of_cause("") > 0.8
+
+
 def test_links_of_equal_messages_are_tried_without_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
