@@ -22,6 +22,7 @@ from tailback.inference.hypotheses import (
     MachineName,
     Prior,
     log_cost,
+    log_probability,
     log_spread,
 )
 from tailback.log_probability import log_sum
@@ -179,6 +180,7 @@ def unsimulated_faults(
     model: ErrorModel,
     prior: Prior,
     sensitivity: Mapping[str, float] | None = None,
+    simulated: Sequence[Hypothesis] = (),
 ) -> list[Hypothesis]:
     """Faults that no hypothesis contains, but that would agree with the evidence as usual.
 
@@ -191,15 +193,36 @@ def unsimulated_faults(
         prior: Number of places.
         sensitivity: The largest of all hypotheses: nobody knows with which adapters such a fault
             would agree, so none of them makes it more precise.
+        simulated: Hypotheses that were simulated, with a cause or without.
     """
     if model.lossy:
         return []  # Retransmissions make healthy runs agree worse than that.
     charge = math.log(UNUSUAL) - math.log(max(prior.cables, 1))
-    return [
-        _with_fault(hypothesis, model.usual, charge, sensitivity)
-        for hypothesis in alone
-        if model.missing_share(hypothesis.outcome.elapsed_ps) > 0
+    faults = [
+        (each, _with_fault(each, model.usual, charge, sensitivity))
+        for each in alone
+        if model.missing_share(each.outcome.elapsed_ps) > 0
     ]
+    best = max(simulated, key=lambda each: log_probability(each, model, prior), default=None)
+    return [
+        replace(fault, log_prior=fault.log_prior - _counted_twice(fault, best or each, model))
+        for each, fault in faults
+    ]
+
+
+OF_MESSAGE_TIMES = ("calls", "sends", "spread", "steps")
+"""Kinds of evidence that are all times of the same messages."""
+
+
+def _counted_twice(fault: Hypothesis, simulated: Hypothesis, model: ErrorModel) -> float:
+    """Part of the likelihood of a fault over that of a simulation that counts only once.
+
+    A machine that differs from the model makes all kinds of message times disagree at once, so
+    that only the kind that speaks most for an unknown fault does.
+    """
+    ratios = model.log_ratios(fault.outcome, simulated.outcome)
+    gains = [max(ratios.get(kind, 0.0), 0.0) for kind in OF_MESSAGE_TIMES]
+    return sum(gains) - max(gains)
 
 
 def untried_faults(

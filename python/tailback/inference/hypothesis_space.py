@@ -204,7 +204,7 @@ class HypothesisSpace:
         ]
         otherwise += at_other_rates(cables, model, prior)
         others = [
-            *unsimulated_faults(without_causes, model, prior, self._widest()),
+            *unsimulated_faults(without_causes, model, prior, self._widest(), simulated),
             *untried_faults(
                 without_causes, model, prior, self._untried_places(model, prior), self._widest()
             ),
