@@ -47,6 +47,12 @@ JOBS_WITHOUT_TIME = (
 )
 """Note on a job list that cannot be aligned with the trace."""
 
+TIME_NOT_CHECKED = NotUsed(
+    "not checked: whether trace and counters are of one time. The trace records neither UTC nor "
+    "when the messages of collectives were sent"
+)
+"""Note on counters that were aligned by modelled messages."""
+
 COUNTED_TOO_LITTLE = (
     "the counters are used only for errors and for the rates that links have reached: they cover "
     "less than half of the job on every link"
@@ -226,7 +232,10 @@ def read_network_evidence(
         jobs=names,
         jobs_from=jobs_from,
         notes=left_out,
-        unused=tuple(not_used(source.unknown, "counters")),
+        unused=(
+            *([] if joined.alignment.is_checked else [TIME_NOT_CHECKED]),
+            *not_used(source.unknown, "counters"),
+        ),
         served_gbps=served_gbps(intervals, fabric.n_links),
         waits_counted=source.counters.waits_counted,
         port_events=counted_events,
