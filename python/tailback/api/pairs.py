@@ -37,6 +37,10 @@ BOTH_WAYS: Final = 2.1
 """Largest rate of a test over that of a host's links: tests of both directions add them up, and
 rates are rounded."""
 
+DIFFERENT: Final = 0.2
+"""Relative difference of the times of a pair in two files from which these are of two states: tests
+of one state repeat within a few percent."""
+
 REACHED: Final = 0.75
 """Share of the rate of their links that pairs of hosts reach at least if nothing is wrong: headers
 take less than a tenth, and a large message's latency as much."""
@@ -141,6 +145,7 @@ def diagnose_pairs(
     network = None if fabric is None else load_fabric(network_section(fabric))
     notes: list[str] = []
     tests = _common_kind(_read(named, network, notes), notes)
+    _require_one_measurement(tests)
     rated = _Tests.of(tests, network, notes)
     faults, noise = find_pair_faults(rated.tests)
     return _result(rated, faults, noise, notes)
@@ -227,6 +232,35 @@ def _common_kind(runs: list[_Run], notes: list[str]) -> list[_Run]:
             remedy="give those of at least three pairs: what is slow is found by comparison",
         )
     return chosen
+
+
+def _require_one_measurement(runs: list[_Run]) -> None:
+    """Raise CalibrationError if files tell different rates of the same pairs.
+
+    A pair that fails now and then differs alone; those of two states of a machine differ together.
+    """
+    seen: dict[tuple[object, ...], tuple[float, _Run]] = {}
+    differing: list[tuple[_Run, _Run]] = []
+    repeated = 0
+    for run in runs:
+        size, time = run.series.size_bytes, run.series.time_ps
+        last = int(np.argmax(size))
+        slowness = float(np.log(time[last] / size[last]))
+        pair = (run.hosts, run.devices, float(size[last]))
+        other, first = seen.setdefault(pair, (slowness, run))
+        if first.file != run.file:
+            repeated += 1
+            if abs(slowness - other) > math.log(1.0 + DIFFERENT):
+                differing.append((first, run))
+    if len(differing) < 2 or 2 * repeated < len(seen):
+        return
+    first, run = differing[0]
+    raise CalibrationError(
+        f"{'–'.join(run.hosts)} and {counted(len(differing) - 1, 'other pair')} reach another rate "
+        f"than in {first.file}: these are of two states of the machine",
+        file=run.file,
+        remedy="give the tests of one time",
+    )
 
 
 @dataclass

@@ -198,3 +198,21 @@ def test_tests_without_hosts_say_what_is_missing(tmp_path: Path) -> None:
         with pytest.raises(CalibrationError, match=says) as caught:
             diagnose_pairs(f"{file}{stated}")
         assert "name both: n1.log@CLIENT,SERVER" in str(caught.value)
+
+
+@pytest.mark.parametrize("slow", [("n2",), ("n2", "n3")])
+def test_tests_of_two_states_are_refused(slow: tuple[str, ...], tmp_path: Path) -> None:
+    """A single pair that differs, as one that fails now and then, is no other state."""
+    for state, rate in (("before", 5.0), ("after", 11.0)):
+        for pair in ALL:
+            slowed = slow[0] in pair if len(slow) == 1 else pair == slow
+            output = nccl_output(pair, rate if slowed else 11.0)
+            (tmp_path / f"{state}-{'-'.join(pair)}.log").write_text(output)
+    if len(slow) > 1:
+        assert diagnose_pairs(tmp_path).tests == 12
+        return
+    with pytest.raises(
+        CalibrationError, match=r"n0–n2 and 2 other pairs reach another rate"
+    ) as caught:
+        diagnose_pairs(tmp_path)
+    assert "after-n0-n2.log" in str(caught.value) and "before-n0-n2.log" in str(caught.value)
