@@ -163,7 +163,7 @@ def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message:
     assert caught.value.place == "traceEvents[1]" and caught.value.remedy
 
 
-def test_traces_of_runs_with_other_ranks_name_both_files(tmp_path: Path) -> None:
+def test_traces_of_two_runs_name_both_files(tmp_path: Path) -> None:
     events = [collective(0, 5, "allreduce", 100, [0, 1])]
     file = write(tmp_path, events, events) / "rank-1.1.pt.trace.json"
     file.write_text(file.read_text().replace('"world_size": 2', '"world_size": 4'))
