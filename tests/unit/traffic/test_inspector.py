@@ -14,6 +14,7 @@ from tailback.evidence import measure
 from tailback.traffic.readers import READERS, read_trace, timed_reader
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tests.factories.inspector_files import (
+    UTC_US,
     Entry,
     all_reduce,
     process,
@@ -319,6 +320,28 @@ def test_bandwidths_that_all_contradict_are_not_used(
     else:
         (note,) = read_trace(tmp_path).not_used
         assert note.startswith("coll_algobw_gbs, which contradict the durations of most records")
+
+
+def test_ticks_of_an_accelerator_are_no_times(tmp_path: Path) -> None:
+    """As plugins of other makers write them: durations stay, and nothing else is advised."""
+    for file in with_bandwidths(tmp_path).iterdir():
+        change(file, scale(40, "coll_exec_time_us"))
+        change(file, scale(1 / 40, "coll_algobw_gbs", "coll_busbw_gbs"))
+        change(
+            file, lambda e: e["coll_perf"]["event_trace_ts"]["kernel_events"][0].update(ticks(e))
+        )
+    notes = read_trace(tmp_path).notes
+    assert any(
+        note.startswith("kernel_start_ts and kernel_stop_ts, which contra") for note in notes
+    )
+    assert not any("DUMP_VERBOSE" in note for note in notes)
+    assert "Only the times of collectives" in recorded(tmp_path).caveat
+
+
+def ticks(entry: Entry) -> dict[str, int]:
+    """Begin and end of a kernel in units of 10 ns since some time of its accelerator."""
+    begin = UTC_US + 100_000 * int(entry["coll_perf"]["coll_sn"])
+    return {"kernel_start_ts": begin, "kernel_stop_ts": begin + 200_000}
 
 
 def test_ranks_without_common_collectives_are_named(tmp_path: Path) -> None:

@@ -255,9 +255,10 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
             "rank usually computes longer than the quickest is counted; irregular delays of "
             f"ranks, {percent(irregular)}, are left out"
         )
-        notes.append(
-            "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
-        )
+        if use_kernels:
+            notes.append(
+                "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
+            )
     complete = all(each.counts_drops for each in read_files) and not any(
         key == "coll_dropped_total" for each in read_files for _, key in each.dropped
     )
