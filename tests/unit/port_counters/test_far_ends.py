@@ -10,7 +10,8 @@ import pytest
 from tailback.api.counters import counters
 from tailback.cli.queues_screen import queues_screen
 from tailback.port_counters.far_ends import contradictions, described
-from tailback.port_counters.readers import FAR_ENDS
+from tailback.port_counters.readers import FAR_ENDS, merged
+from tailback.port_counters.readers.prometheus import PortSeries
 
 LINKS = "src,dst,iface,dst_iface,rate_mbit\ns0,l0,p0,up,40\ns0,l1,p1,up,40\ns0,l2,p2,up,40\n"
 PEERS = {("s0", 1): "l0[1]", ("s0", 2): "l1[1]", ("s0", 3): "l2[1]"}
@@ -64,3 +65,17 @@ def test_contradicted_cabling_is_on_the_first_screen(swapped: bool, tmp_path: Pa
     screen = " ".join(" ".join(queues_screen(result.queues, result.verdict, [], None, [])).split())
     assert ("s0[p0] is connected to l1 by the counters" in screen) == swapped
     assert result.queues.peers["s0", 1] == ("l1" if swapped else "l0[up]")
+
+
+def test_exporters_state_far_ends() -> None:
+    """As ``tailback collect`` labels its metrics; a port that was recabled stays one port."""
+    series = PortSeries()
+    for second, peer in enumerate(("l0", "l0", "l1")):
+        labels = {"__name__": "tailback_port_xmit_bytes_total", "node": "s0", "port": "1"}
+        series.add({**labels, "guid": "0x1", "peer": peer}, [(second * 10**9, 1000 * second)])
+    data = merged([series.data()])
+    assert data.far_ends.select("node_name", "port", "peer_name").rows() == [
+        ("s0", 1, "l0"),
+        ("s0", 1, "l1"),
+    ]
+    assert data.readings["node_name"].to_list() == ["s0"] * 3
