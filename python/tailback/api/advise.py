@@ -16,7 +16,13 @@ from tailback.api.candidates import DEFAULT_METHODS, make_candidates
 from tailback.api.effort import REPETITIONS, draws, proves_all, worth_screening
 from tailback.api.rankfiles import rank_files, write_with_rank_files
 from tailback.diagnosis.model import Candidate
-from tailback.errors import PlacementError, ScenarioError, known_keywords, option
+from tailback.errors import (
+    PlacementError,
+    ScenarioError,
+    TailbackError,
+    known_keywords,
+    option,
+)
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence.jobs import JobList, read_jobs
 from tailback.fabric.degraded import SlowLink, find_link
@@ -167,7 +173,7 @@ def advise(
         cables = [
             _slow_link(alone.fabric, cable, gbps) for cable, gbps in (slow_cables or {}).items()
         ]
-        running, unknown = _running(listed, alone.fabric)
+        running, unknown = _running(listed, alone.fabric, Path(jobs))
         prepared = _beside(origin.scenario, alone, running, load, threads)
     evaluate = make_evaluate(prepared, threads=threads)
     context, candidates, now = _search(prepared, evaluate, seeds, step)
@@ -221,11 +227,12 @@ def _hosts(fabric: Fabric, node: NDArray[np.uint32]) -> list[str]:
     return [fabric.host_name[host] for host in np.unique(fabric.node_host[node]).tolist()]
 
 
-def _running(listed: JobList, fabric: Fabric) -> tuple[dict[str, list[str]], list[str]]:
+def _running(listed: JobList, fabric: Fabric, path: Path) -> tuple[dict[str, list[str]], list[str]]:
     """Hosts of each job that runs, by names of the fabric, and a note on unknown hosts.
 
     Raises:
-        PlacementError: The fabric has none of the hosts.
+        TailbackError: The fabric has none of the hosts, or several that a name may mean; with the
+            file and the place of the job.
     """
     frame = listed.jobs
     if frame.height:
@@ -234,7 +241,13 @@ def _running(listed: JobList, fabric: Fabric) -> tuple[dict[str, list[str]], lis
     names, of_fabric = HostNames(fabric.host_name), set(fabric.host_name)
     running, unknown = dict[str, list[str]](), list[str]()
     for job, hosts in zip(frame["job"].to_list(), frame["hosts"].to_list(), strict=True):
-        joined = names.joined(hosts)
+        try:
+            joined = names.joined(hosts)
+        except TailbackError as error:
+            place = listed.places.get(job)
+            raise PlacementError(
+                error.message, file=path, place=place, remedy=error.remedy
+            ) from None
         named = [joined.get(host, host) for host in hosts]
         unknown += [host for host in named if host not in of_fabric]
         running[str(job)] = [host for host in named if host in of_fabric]
@@ -244,7 +257,8 @@ def _running(listed: JobList, fabric: Fabric) -> tuple[dict[str, list[str]], lis
     if not any(running.values()):
         raise PlacementError(
             f"the network has none of the hosts that the job list names: {shown}",
-            place=option("jobs"),
+            file=path,
+            place=listed.places.get(str(frame["job"][0])),
             remedy=f"give the job list of this machine; its hosts are {fabric.host_name[0]} …",
         )
     return running, [f"the network has no host {shown}, which the job list names"]

@@ -34,7 +34,7 @@ from tailback.report.difference import link_change, phases_of
 from tailback.run.run import Run
 from tailback.sources.source import read_base_run, report_address
 from tailback.telemetry.estimate import Selection, link_estimates, select
-from tailback.units import format_time, percent
+from tailback.units import counted, format_time, percent
 
 NAMES = ("before", "after")
 """Names of the two runs, as on the command line."""
@@ -142,15 +142,17 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
     """Differences between two runs.
 
     Returns:
-        ``models``, ``elapsed_ps``, ``average_path_length`` and ``congested_hop_fraction`` as
-        ``[before, after]``, with null congestion for a model without queues; ``tiers``: congested
-        fraction by tier and direction; ``phases``: by phase; ``links``: those whose congested
-        fraction certainly changed most, with ``least_change``, the bound of its 95 % interval
-        nearer to zero; ``lines``: stall by line of the program, in ``line_unit``. Tiers and phases
-        need two packet runs; links and lines also the same fabric, and samples in both. A fraction
-        is null if a run has no samples of the tier, phase or link.
+        ``unrelated``: why their times do not compare, empty if they do; ``models``, ``elapsed_ps``,
+        ``average_path_length`` and ``congested_hop_fraction`` as ``[before, after]``, with null
+        congestion for a model without queues; ``tiers``: congested fraction by tier and direction;
+        ``phases``: by phase; ``links``: those whose congested fraction certainly changed most, with
+        ``least_change``, the bound of its 95 % interval nearer to zero; ``lines``: stall by line of
+        the program, in ``line_unit``. Tiers and phases need two packet runs; links and lines also
+        the same fabric, and samples in both. A fraction is null if a run has no samples of the
+        tier, phase or link.
     """
     facts: dict[str, Any] = {
+        "unrelated": why_unrelated(before, after),
         "names": [before.scenario.name, after.scenario.name],
         "models": [model_of(run) for run in (before, after)],
         "described": [model_description(run) for run in (before, after)],
@@ -172,6 +174,35 @@ def compare_runs(before: Run, after: Run) -> dict[str, Any]:
         facts["links"] = _links(*both)
         facts |= _line_changes(before, after)
     return facts
+
+
+def why_unrelated(before: Run, after: Run) -> str:
+    """Why two runs say nothing of one another, as a sentence; empty if they do.
+
+    They are one run, or of programs with other ranks or messages between other phases.
+    """
+    if before.scenario == after.scenario and all(
+        before.tables[name].equals(after.tables[name]) for name in ("ranks", "messages", "samples")
+    ):
+        return "Both are the same run."
+    ranks, calls = zip(*(_ranks_and_calls(run) for run in (before, after)), strict=True)
+    names = before.scenario.name, after.scenario.name
+    if ranks[0] != ranks[1]:
+        return (
+            f"These are not runs of one program: {names[0]!r} has {counted(ranks[0], 'rank')}, "
+            f"{names[1]!r} {ranks[1]:,}."
+        )
+    if all(calls) and calls[0].isdisjoint(calls[1]):
+        return f"These are not runs of one program: {names[0]!r} and {names[1]!r} share no call."
+    return ""
+
+
+def _ranks_and_calls(run: Run) -> tuple[int, set[tuple[Any, ...]]]:
+    """Number of observed ranks, and their phases and calls."""
+    observed = run.tables["jobs"].filter("observed").select("job")
+    ranks = run.tables["ranks"].join(observed, on="job", how="semi").height
+    labels = run.tables["labels"].join(observed, on="job", how="semi")
+    return ranks, set(labels.select("phase", "call").iter_rows())
 
 
 def _phases(before: FigureData, after: FigureData) -> list[dict[str, Any]]:

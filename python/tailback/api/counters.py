@@ -224,7 +224,7 @@ def counters(
             muted=() if muted is None else _names_in(Path(muted)),
         )
         judged = analyse(source, inventory, options, engine)
-        queues = _queues(source, inventory, options)
+        queues = _queues(source, inventory, options, judged.peers)
         tables = None if forwarding is None else Path(forwarding)
         harm = None
         if jobs is not None:
@@ -305,7 +305,10 @@ def _names_in(path: Path) -> list[str]:
 
 
 def _queues(
-    source: CounterSource, inventory: PortInventory, options: AnalysisOptions
+    source: CounterSource,
+    inventory: PortInventory,
+    options: AnalysisOptions,
+    peers: Mapping[tuple[str, int], str],
 ) -> PortVerdict | None:
     """The verdict on a lossy network; None for counters of another kind of network."""
     readings = source.counters.readings
@@ -322,7 +325,7 @@ def _queues(
     return port_verdict.assess_ports(
         intervals,
         threshold=options.threshold,
-        peers=inventory.peers(),
+        peers=dict(peers),
         events=source.port_events(inventory, options.last_ns),
     )
 

@@ -37,6 +37,14 @@ BOTH_WAYS: Final = 2.1
 """Largest rate of a test over that of a host's links: tests of both directions add them up, and
 rates are rounded."""
 
+DIFFERENT: Final = 0.2
+"""Relative difference of the times of a pair in two files from which these are of two states: tests
+of one state repeat within a few percent."""
+
+REACHED: Final = 0.75
+"""Share of the rate of their links that pairs of hosts reach at least if nothing is wrong: headers
+take less than a tenth, and a large message's latency as much."""
+
 _NEAR_LARGEST: Final = 8
 """Sizes are compared from this fraction of the largest on, where latency takes no part."""
 
@@ -137,6 +145,7 @@ def diagnose_pairs(
     network = None if fabric is None else load_fabric(network_section(fabric))
     notes: list[str] = []
     tests = _common_kind(_read(named, network, notes), notes)
+    _require_one_measurement(tests)
     rated = _Tests.of(tests, network, notes)
     faults, noise = find_pair_faults(rated.tests)
     return _result(rated, faults, noise, notes)
@@ -181,14 +190,25 @@ def _rates(
     notes += [f"{file.name}: {note}" for note in data.notes]
     out = []
     for series in data.series:
-        if not 1 <= len(hosts) <= 2:
-            which = f"{len(hosts)} hosts" if hosts else "unknown hosts"
-            notes.append(f"left out: {file.name}: {series.source} of {which}, not of a pair")
+        if lacking := _lacking_hosts(series, hosts, file):
+            notes.append(f"left out: {file.name}: {lacking}")
         elif series.quantity == "stream" and series.size_bytes.max() >= MIN_STREAM_BYTES:
             out.append(_Run(series, hosts, tuple(data.devices), file.name))
         else:
             notes.append(f"left out: {file.name}: {series.source} shows no rate of large messages")
     return out
+
+
+def _lacking_hosts(series: Series, hosts: Sequence[str], file: Path) -> str:
+    """Why the ends of a test are not known; empty if they are."""
+    name = f"name both: {file.name}@CLIENT,SERVER"
+    if not hosts:
+        return f"{series.source} does not print its hosts; {name}"
+    if len(hosts) > 2:
+        return f"{series.source} of {len(hosts)} hosts, not of a pair"
+    if len(hosts) == 1 and series.layer == "verbs":
+        return f"of the two ends of {series.source} only {hosts[0]} is known; {name}"
+    return ""
 
 
 def _common_kind(runs: list[_Run], notes: list[str]) -> list[_Run]:
@@ -212,6 +232,35 @@ def _common_kind(runs: list[_Run], notes: list[str]) -> list[_Run]:
             remedy="give those of at least three pairs: what is slow is found by comparison",
         )
     return chosen
+
+
+def _require_one_measurement(runs: list[_Run]) -> None:
+    """Raise CalibrationError if files tell different rates of the same pairs.
+
+    A pair that fails now and then differs alone; those of two states of a machine differ together.
+    """
+    seen: dict[tuple[object, ...], tuple[float, _Run]] = {}
+    differing: list[tuple[_Run, _Run]] = []
+    repeated = 0
+    for run in runs:
+        size, time = run.series.size_bytes, run.series.time_ps
+        last = int(np.argmax(size))
+        slowness = float(np.log(time[last] / size[last]))
+        pair = (run.hosts, run.devices, float(size[last]))
+        other, first = seen.setdefault(pair, (slowness, run))
+        if first.file != run.file:
+            repeated += 1
+            if abs(slowness - other) > math.log(1.0 + DIFFERENT):
+                differing.append((first, run))
+    if len(differing) < 2 or 2 * repeated < len(seen):
+        return
+    first, run = differing[0]
+    raise CalibrationError(
+        f"{'–'.join(run.hosts)} and {counted(len(differing) - 1, 'other pair')} reach another rate "
+        f"than in {first.file}: these are of two states of the machine",
+        file=run.file,
+        remedy="give the tests of one time",
+    )
 
 
 @dataclass
@@ -343,7 +392,11 @@ def _result(rated: _Tests, faults: list[PairFault], noise: float, notes: list[st
     if alone.any():
         cause = "undetermined" if cause == "healthy" else cause
         headline += _unexplained([test for test, odd in zip(tests, alone, strict=True) if odd])
-    if rated.line_gbps and usual < rated.line_gbps:
+    if rated.line_gbps is None:
+        headline += f" Whether that is the rate of their links is open without {option('fabric')}."
+    elif usual < REACHED * rated.line_gbps and not parts:
+        cause, headline = "undetermined", _all_slow(rated, usual)
+    elif usual < rated.line_gbps:
         headline += (
             f" The others reach {percent(usual / rated.line_gbps)} of the "
             f"{rated.line_gbps:.4g} Gb/s of their links."
@@ -371,6 +424,23 @@ def _headline(
     )
     sure = first.probability >= SURE
     return "slow-link" if sure else "undetermined", text + (others if len(parts) > 1 else "")
+
+
+def _all_slow(rated: _Tests, usual: float) -> str:
+    """The verdict on tests that all reach as little of the rate of their links."""
+    assert rated.line_gbps is not None
+    hosts = set.intersection(*(set(test.hosts) for test in rated.tests))
+    text = (
+        f"No host is slower than others, but all pairs are slow: they reach {usual:.4g} Gb/s, "
+        f"{percent(usual / rated.line_gbps)} of the {rated.line_gbps:.4g} Gb/s of their links."
+    )
+    if hosts:
+        names = " and ".join(sorted(hosts))
+        return f"{text} All tests use {names}, which may be slow: test pairs without it."
+    return (
+        f"{text} Look at what they have in common: PCIe width, MTU, GPUDirect, adapters that the "
+        "tests leave unused, their settings, the rates in the fabric."
+    )
 
 
 def _unexplained(tests: Sequence[PairTime]) -> str:

@@ -12,6 +12,7 @@ import click
 
 from tailback.cli.loading import loading
 from tailback.cli.option_types import OneOf, format_option
+from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED
 from tailback.cli.text import align_columns, wrap
 from tailback.errors import TailbackError
 from tailback.units import format_time, percent
@@ -35,11 +36,13 @@ from tailback.units import format_time, percent
 @click.option("--force", is_flag=True, help="Overwrite the folder.")
 def compare(
     before: Path, after: Path, form: str, out: Path | None, figures: tuple[str, ...], force: bool
-) -> None:
+) -> int:
     """Compare two runs: time, path length, congestion by tier, links and lines that changed.
 
     BEFORE and AFTER are runs of 'simulate' or results of 'diagnose'. With --out every view of the
     report is drawn as a difference, if both runs are of one fabric.
+
+    Exit code 3: both are the same run, or of programs with other ranks or calls. Else 0.
 
     \b
     tailback compare diagnosis/run diagnosis/after --out changes
@@ -66,6 +69,7 @@ def compare(
         click.echo("\n".join(_lines(facts)))
         if out is not None:
             click.echo(f"\nthe differences: {out / 'compare.html'}")
+    return EXIT_UNDETERMINED if facts["unrelated"] else EXIT_OK
 
 
 _TIERS, _PHASES, _LINKS, _CALLS = 4, 3, 4, 3
@@ -76,7 +80,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     """The screen: the verdict, figures of the run, links, lines, tiers and phases that changed."""
     from tailback.api.compare import summary_rows
 
-    lines = wrap(_verdict(*facts["elapsed_ps"]), first="COMPARE  ")
+    verdict = " ".join(filter(None, (facts["unrelated"], _verdict(*facts["elapsed_ps"]))))
+    lines = wrap(verdict, first="COMPARE  ")
     before, after = facts["described"]
     if "fluid" in facts["models"] or any("extrapolated" in model for model in (before, after)):
         lines += [*wrap(f"before  {before}"), *wrap(f"after   {after}")]

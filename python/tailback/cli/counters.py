@@ -59,7 +59,8 @@ def _subsystems(
     "--every",
     type=Duration(long=True),
     metavar="TIME",
-    help="Time between FILEs, for formats without time stamps.",
+    help="Time from each FILE to the next as listed, one an instant; for formats without time "
+    "stamps.",
 )
 @click.option(
     "--threshold",

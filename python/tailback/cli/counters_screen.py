@@ -70,7 +70,8 @@ def screen(
     measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
     root = roots(verdict, inventory.wiring) if measured else ""
     title = heading("VERDICT", _TITLE[verdict.kind], colour_of(verdict.kind))
-    about = [*wrap(sentence(verdict)), *wrap(_scope(verdict, kinds)), *left_out_lines(left_out)]
+    about = [*wrap(sentence(verdict)), *wrap(_scope(verdict, kinds)), *wrap(verdict.contradiction)]
+    about += left_out_lines(left_out)
     sections: list[Section] = [
         ("verdict", [title, *about]),
         ("next step", next_lines(_what_next(verdict, damaged=bool(left_out)), out)),
@@ -81,7 +82,7 @@ def screen(
         ("what changed", change_lines(verdict.changes)),
         ("errors and pauses", event_lines(verdict.events, verdict.peers, told_of(verdict.kind))),
         ("tiers and directions", group_lines(verdict) if measured else []),
-        *noticed_sections(verdict, left_out, verbose=verbose),
+        *noticed_sections(verdict, [*left_out, verdict.contradiction], verbose=verbose),
         ("what counters cannot tell", limit_lines(cannot_tell(verdict)) if measured else []),
     ]
     return one_screen(sections, verbose=verbose)

@@ -129,6 +129,6 @@ def _clocks(clocks: ClockReport, elapsed_ps: int) -> str:
 def _hosts(measured: Measured) -> str:
     hosts = measured.hosts
     if hosts is None:
-        return "hosts of the ranks: not recorded"
+        return f"hosts of the ranks: not recorded{' of all' * bool(measured.not_recorded)}"
     each = f"up to {hosts.most_ranks} ranks each" if hosts.most_ranks > 1 else "one rank each"
     return f"hosts: {hosts.hosts}, from {hosts.source}, {each}"

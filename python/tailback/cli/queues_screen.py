@@ -94,6 +94,7 @@ def queues_screen(
                 heading("VERDICT", _TITLE[verdict.kind], colour_of(verdict.kind)),
                 *wrap(sentence(verdict)),
                 *wrap(scope),
+                *wrap(judged.contradiction),
                 *left_out_lines(left_out),
             ],
         ),
@@ -103,7 +104,7 @@ def queues_screen(
         ("ports that queue", queued),
         ("classes of ports", classes),
         ("errors and pauses", event_lines(verdict.events, verdict.peers, named_above)),
-        *noticed_sections(judged, left_out, verbose=verbose),
+        *noticed_sections(judged, [*left_out, judged.contradiction], verbose=verbose),
         ("what counters cannot tell", limit_lines(cannot_tell(verdict.events))),
     ]
     return one_screen(sections, verbose=verbose)

@@ -115,7 +115,8 @@ def sweep(
         raise ScenarioError(
             f"{counted(len(failed), 'run')} of the sweep failed, the first of them run {failed[0]}",
             file=folder,
-            remedy="leave out values that are not valid; 'tailback sweep FOLDER' repeats the runs",
+            remedy="leave out values that are not valid, in another sweep; if a file or memory was "
+            "missing, 'tailback sweep FOLDER' tries the failed runs again",
         )
 
 
@@ -254,6 +255,15 @@ def _lines(study_sweep: Sweep) -> list[str]:
     lines += _failure_lines(study_sweep.failures)
     if facts["done"]:
         lines += ["", f"all runs: {printable(str(study.path / SUMMARY))}/*.parquet"]
-    if study.pending():
+    if set(study.pending()) - study_sweep.failures.keys():
         lines += ["", f"NEXT  tailback sweep {shell_path(study.path)}"]
+    elif study_sweep.failures:
+        lines += ["", *wrap(_WITHOUT_FAILED, " " * 6, first="NEXT  ")]
     return lines
+
+
+_WITHOUT_FAILED = (
+    "start a sweep without the values that failed: tailback sweep SOURCE --over KEY=VALUES --out "
+    "FOLDER"
+)
+"""What to do where only failed runs are missing, which would fail again."""

@@ -63,8 +63,8 @@ def find_hosts(
     Raises:
         PlacementError: The rank file cannot be read.
     """
-    recorded = _from_trace(system)
-    if recorded is not None and len(recorded) == n_ranks:
+    recorded = [host for host in recorded_hosts(system, n_ranks) if host is not None]
+    if len(recorded) == n_ranks:
         return Hosts(recorded, "the trace")
     variables = os.environ if environment is None else environment
     for source, listed in (
@@ -84,14 +84,13 @@ def find_hosts(
     return None
 
 
-def _from_trace(system: Sequence[Sequence[tuple[str, str]]]) -> list[str] | None:
-    out = []
-    for path in system:
-        host = next((name for name, kind in path if kind.lower() in _HOST_CLASSES and name), None)
-        if host is None:
-            return None
-        out.append(host)
-    return out
+def recorded_hosts(system: Sequence[Sequence[tuple[str, str]]], n_ranks: int) -> list[str | None]:
+    """Host of each rank that a trace names, None for others; arguments of :func:`find_hosts`."""
+    named = [
+        next((name for name, kind in path if kind.lower() in _HOST_CLASSES and name), None)
+        for path in system
+    ]
+    return named if len(named) == n_ranks else [None] * n_ranks
 
 
 def _from_slurm(variables: Mapping[str, str]) -> list[str] | None:

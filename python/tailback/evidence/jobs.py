@@ -59,10 +59,12 @@ class JobList:
     Attributes:
         jobs: Rows of :data:`JOBS`, by start and identifier.
         notes: Entries that were left out, with reasons.
+        places: Where in the file each job is, by its identifier.
     """
 
     jobs: pl.DataFrame
     notes: list[str] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
 
     def during(self, start_ns: int, end_ns: int) -> pl.DataFrame:
         """Jobs that ran at any time between ``start_ns`` and ``end_ns`` (UTC nanoseconds)."""
@@ -162,7 +164,8 @@ def _table(parsed: _ParsedJobs, path: Path) -> JobList:
     jobs = pl.DataFrame(list(rows.values()), schema=JOBS.polars_schema, orient="row")
     notes = [f"{what} left out: {number}" for what, number in parsed.skipped.items()]
     notes += [*not_used(parsed.unused), *not_used(parsed.keys, "keys", KEYS_NAMED)]
-    return JobList(jobs.sort("start_ns", "job"), notes)
+    places = {job: place for job, *_, place in parsed.rows}
+    return JobList(jobs.sort("start_ns", "job"), notes, places)
 
 
 # --- Slurm's JSON -----------------------------------------------------------------------------

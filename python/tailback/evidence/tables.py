@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.arrays import Ints
-from tailback.evidence.hosts import Hosts
+from tailback.evidence.hosts import Hosts, recorded_hosts
 from tailback.evidence.wait_reasons import WaitReasons
 from tailback.evidence.waits import KINDS, Waits
 from tailback.run.schema import Table
@@ -172,7 +172,7 @@ def make_tables(
         "split": lambda: {name: split[name] for name in split.columns},
         "hosts": lambda: {
             "rank": np.arange(recorded.n_ranks),
-            "host": hosts.of_rank if hosts else [None] * recorded.n_ranks,
+            "host": hosts.of_rank if hosts else recorded_hosts(recorded.system, recorded.n_ranks),
             "offset_ps": offset_ps,
             "drift_ppm": drift_ppm,
             "start_ps": recorded.start_ps,

@@ -19,23 +19,11 @@ from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import times_between_computations
 from tailback.fabric.model import Fabric
 from tailback.run.run import Run
+from tailback.traffic.nccl.messages import bus_factor
 from tailback.traffic.program import Program
 
 _ROWS: Final = 12
 """Kinds of collectives, those with most bytes first."""
-
-
-def bus_factor(call: str, n_ranks: int) -> float:
-    """Bytes over the bus of a rank for each byte of the buffer.
-
-    Args:
-        call: NCCL's name, like ``ncclAllReduce``.
-        n_ranks: Ranks of the communicator.
-    """
-    share = (n_ranks - 1) / n_ranks
-    if call == "ncclAllReduce":
-        return 2 * share
-    return share if call in ("ncclAllGather", "ncclReduceScatter", "ncclAllToAll") else 1.0
 
 
 def bus_bandwidths(
@@ -89,7 +77,9 @@ def bus_bandwidths(
 
 def _row(kind: dict[str, object], fabric: Fabric, node: Ints) -> BusBandwidth:
     members = np.array(kind["members"], np.int64)
-    bus_bytes = int(str(kind["sent_bytes"])) * bus_factor(str(kind["name"]), len(members))
+    bus_bytes = int(str(kind["sent_bytes"])) * bus_factor(
+        str(kind["name"]).removeprefix("nccl"), len(members)
+    )
 
     def rate(column: str) -> float:
         """GB/s: bytes in a nanosecond."""

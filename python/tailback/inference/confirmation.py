@@ -167,6 +167,12 @@ class MeasuredTimes:
     calls: CallSequence
     hosts: Sequence[str | None]
 
+    def is_same(self, other: MeasuredTimes) -> bool:
+        """Whether all times are those of the other recording, as no two runs have."""
+        mine, theirs = self.measured, other.measured
+        same_times = (mine.elapsed_ps, mine.parts) == (theirs.elapsed_ps, theirs.parts)
+        return same_times and self.calls.equals(other.calls)
+
 
 def confirm_gain(
     diagnosis: Diagnosis, before: MeasuredTimes, after: Sequence[MeasuredTimes]
@@ -246,6 +252,8 @@ def _measured_gain(
 ) -> tuple[str, Estimate | None, int, int]:
     """Why runs cannot be compared; else the gain, iterations, and the length of blocks."""
     for run in after:
+        if run.is_same(before):
+            return "BEFORE and AFTER are one and the same recording", None, 0, 0
         if run.measured.n_ranks != before.measured.n_ranks:
             ranks = f"{before.measured.n_ranks} and {run.measured.n_ranks}"
             return f"the recordings have {ranks} ranks", None, 0, 0

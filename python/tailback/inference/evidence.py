@@ -20,8 +20,9 @@ from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters, served_gbps
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
 from tailback.fabric.model import Fabric
-from tailback.io.delimited import not_used
+from tailback.io.delimited import NotUsed, not_used
 from tailback.names.hosts import HostNames
+from tailback.port_counters.far_ends import Contradiction, check_cabling, described
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_events import port_events, within
 from tailback.run.run import Run
@@ -45,6 +46,12 @@ JOBS_WITHOUT_TIME = (
     "counters to find that from"
 )
 """Note on a job list that cannot be aligned with the trace."""
+
+TIME_NOT_CHECKED = NotUsed(
+    "not checked: whether trace and counters are of one time. The trace records neither UTC nor "
+    "when the messages of collectives were sent"
+)
+"""Note on counters that were aligned by modelled messages."""
 
 COUNTED_TOO_LITTLE = (
     "the counters are used only for errors and for the rates that links have reached: they cover "
@@ -178,7 +185,10 @@ def read_network_evidence(
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
     sent = own_messages(measured, run)
-    rows, source = _intervals([Path(path) for path in counters], prepared)
+    rows, source, contradicted = _intervals([Path(path) for path in counters], prepared)
+    rows, doubts = _without_contradicted(
+        rows, contradicted, _cables_of(run, fabric), fabric, Path(counters[0])
+    )
     events = source.counters.all_events()
     interfaces = host_interfaces(rows, fabric, sent, _span(measured))
     intervals = interfaces.rows
@@ -213,7 +223,7 @@ def read_network_evidence(
     if others is not None:
         joined = replace(joined, notes=[*joined.notes, *others.notes])
     jobs_from = "" if jobs is None else jobs.source
-    left_out = (*source.notes, *unclear)
+    left_out = (*doubts, *source.notes, *unclear)
     ports = _ports_of_links(intervals, _cables_of(run, fabric))
     during_job = _of_ports(within(events, joined.start_ns, joined.end_ns), ports)
     counted_events = port_events(during_job, interfaces.unused)
@@ -222,7 +232,10 @@ def read_network_evidence(
         jobs=names,
         jobs_from=jobs_from,
         notes=left_out,
-        unused=tuple(not_used(source.unknown, "counters")),
+        unused=(
+            *([] if joined.alignment.is_checked else [TIME_NOT_CHECKED]),
+            *not_used(source.unknown, "counters"),
+        ),
         served_gbps=served_gbps(intervals, fabric.n_links),
         waits_counted=source.counters.waits_counted,
         port_events=counted_events,
@@ -325,12 +338,14 @@ def _jobs_alone(
     return NetworkEvidence(jobs=names, jobs_from=jobs.source, notes=unclear)
 
 
-def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFrame, CounterSource]:
+def _intervals(
+    paths: list[Path], prepared: PreparedScenario
+) -> tuple[pl.DataFrame, CounterSource, list[Contradiction]]:
     """What counters say of the prepared fabric.
 
     Returns:
-        Rows of ``counter_intervals`` with the links of the fabric, and all that the files have; its
-        events have the names of the fabric.
+        Rows of ``counter_intervals`` with the links of the fabric; all that the files have, whose
+        events have the names of the fabric; and ports with another far end than in the fabric.
     """
     # Deferred: most diagnoses have no counters, and readers and analyses are many modules.
     from tailback.port_counters.analysis import port_inventory
@@ -354,7 +369,45 @@ def _intervals(paths: list[Path], prepared: PreparedScenario) -> tuple[pl.DataFr
     _, spellings = port_inventory.with_fabric_names(source.counters.readings, inventory)
     # Readers also note what evidence does not use.
     source.notes = [*source.counters.left_out, *spellings]
-    return rows, source
+    ports = _ports(fabric).iter_rows()
+    peers = {
+        (name, port): fabric.port_name(int(fabric.link_reverse[link])) for name, port, link in ports
+    }
+    return rows, source, source.contradictions(inventory, peers)
+
+
+def _without_contradicted(
+    rows: pl.DataFrame,
+    contradicted: Sequence[Contradiction],
+    cables: Sequence[int],
+    fabric: Fabric,
+    file: Path,
+) -> tuple[pl.DataFrame, list[str]]:
+    """The intervals without those of cables whose far ends are contradicted, and a note on these.
+
+    Args:
+        rows: Rows of ``counter_intervals`` with ``link``.
+        contradicted: Ports with another far end than in the fabric.
+        cables: Links of the cables that the job's messages cross.
+        fabric: The fabric.
+        file: For errors.
+
+    Raises:
+        JoinError: The job's messages cross one of these cables: which of them is unknown.
+    """
+    if not contradicted:
+        return rows, []
+    link_of = {(name, port): link for name, port, link in _ports(fabric).iter_rows()}
+    of_port = {(each.node_name, each.port): each for each in contradicted}
+    links = {int(link_of[place]) for place in of_port}
+    used = links & set(cables)
+    described_first = [each for place, each in of_port.items() if link_of[place] in used]
+    text = described(described_first or contradicted, "the fabric")
+    if used:
+        raise JoinError(text, file=file, remedy=check_cabling())
+    ends = links | {int(fabric.link_reverse[link]) for link in links}
+    kept = rows.filter(~pl.col("link").is_in(ends).fill_null(False))
+    return kept, [NotUsed(f"ports of {counted(len(links), 'cable')} not used: {text}")]
 
 
 def _inexact_stalls(intervals: pl.DataFrame) -> list[str]:

@@ -161,6 +161,14 @@ def foreign_hosts(foreign: Sequence[str], hosts: Sequence[str]) -> str:
     )
 
 
+def hosts_of_some(recorded: int, ranks: int) -> str:
+    """Caveat if the trace names the hosts of some ranks."""
+    return (
+        "This assumes that the ranks ran on the hosts of the fabric in order: the recording names "
+        f"the hosts of {recorded} of {ranks} ranks"
+    )
+
+
 def other_number_of_hosts(recorded: int, used: int) -> str:
     """Caveat if trace and scenario have different numbers of hosts."""
     return (

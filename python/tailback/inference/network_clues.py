@@ -335,11 +335,14 @@ def unknown_hosts(prepared: PreparedScenario, measured: MeasuredRun) -> str:
     """
     section, fabric = prepared.observed.section, prepared.fabric
     used = len(np.unique(fabric.node_host[prepared.observed.node]))
-    recorded = [name for name in measured.tables["hosts"]["host"].to_list() if name is not None]
+    of_rank = measured.tables["hosts"]["host"].to_list()
+    recorded = [name for name in of_rank if name is not None]
     if section.hosts != "all" or section.placement_file is not None:
         count = len(set(recorded))
         return wording.other_number_of_hosts(count, used) if count not in (0, used) else ""
     foreign = [name for name in dict.fromkeys(recorded) if name not in set(fabric.host_name)]
     if foreign:
         return wording.foreign_hosts(foreign, fabric.host_name)
+    if 0 < len(recorded) < len(of_rank):
+        return wording.hosts_of_some(len(recorded), len(of_rank))
     return "" if recorded and len(set(recorded)) == used else wording.HOSTS_NOT_RECORDED

@@ -15,6 +15,7 @@ from tailback.api.sweep import continue_sweep, follow, plan_sweep, sweep
 from tailback.api.sweep.plan import points_of, scenario_at
 from tailback.api.sweep.study import ParameterStudy, run_point
 from tailback.cli import run as cli
+from tailback.cli.sweep import _lines as screen_lines
 from tailback.cli.sweep import axis_from_text
 from tailback.errors import RunError, ScenarioError
 from tailback.scenario.model import parse
@@ -125,6 +126,9 @@ def test_a_point_that_is_wrong_costs_only_itself(tmp_path: Path) -> None:
     study_results = sweep(BASE, {"job.pattern.ranks": [4, 9]}, tmp_path / "s", workers=1)
     assert study_results.frame["job.pattern.ranks"].to_list() == [4]
     assert list(study_results.failures) == [1] and "rank" in study_results.failures[1]
+    # The same command would fail again.
+    (next_line,) = [line for line in screen_lines(study_results) if line.startswith("NEXT")]
+    assert next_line.startswith("NEXT  start a sweep without the values that failed")
 
 
 @pytest.mark.slow

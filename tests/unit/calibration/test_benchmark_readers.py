@@ -179,3 +179,14 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
         read_benchmark(tmp_path / "none.txt")
     with pytest.raises(CalibrationError, match="damaged gzip"):
         read_benchmark(put(tmp_path, gzip.compress(b"x" * 999)[:-9], "x.gz"))
+
+
+@pytest.mark.parametrize("name", ["osu_bw", "nccl_text", "ib_write_bw"])
+def test_cut_output_loses_its_last_row_alone(name: str, tmp_path: Path) -> None:
+    text = getattr(outputs, name)()
+    rows = [line for line in text.splitlines(keepends=True) if line.strip()[:1].isdigit()]
+    end = text.index(rows[-1]) + len(rows[-1]) // 2
+    benchmark = read_benchmark(put(tmp_path, text[:end]))
+    full = read_benchmark(put(tmp_path, text))
+    assert len(benchmark.series[0].size_bytes) == len(full.series[0].size_bytes) - 1
+    assert "is cut and left out" in benchmark.notes[-1]

@@ -109,3 +109,30 @@ def test_jobs_of_another_machine_are_refused(
     assert tailback(["advise", *files]) == 2
     error = capsys.readouterr().err
     assert "has none of the hosts that the job list names: gpu00" in error and "n00" in error
+
+
+@pytest.mark.parametrize(
+    ("hosts", "place", "message"),
+    [
+        ('"n00,N00"', "line 3", "may both be 'n00' of the fabric"),
+        ('"m[1-3]"', "line 2", "the network has none of the hosts that the job list names: m1"),
+    ],
+)
+def test_bad_job_lists_are_named(
+    hosts: str,
+    place: str,
+    message: str,
+    files: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = [
+        "job,start,end,hosts",
+        "1,2026-01-02T00:00:00Z,,n03",
+        f"2,2026-01-02T00:00:00Z,,{hosts}",
+    ]
+    lines = lines if place == "line 3" else [lines[0], lines[2]]
+    (tmp_path / "jobs.csv").write_text("\n".join(lines) + "\n")
+    assert tailback(["advise", *files]) == 2
+    error = capsys.readouterr().err
+    assert f"jobs.csv: {place}" in error and message in error

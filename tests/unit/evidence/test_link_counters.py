@@ -186,6 +186,18 @@ def test_counters_of_another_day_or_fabric_are_refused() -> None:
     assert "names must agree" in str(error.value.remedy)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_bytes_of_another_run_align_no_trace(seed: int) -> None:
+    """The same program on another day sends as much between the same hosts, at other times."""
+    flows = [(0, 4, 2e8), (4, 0, 2e8), (5, 1, 2e8)]
+    job, later = (bursts(flows, 10.0, seed=10 * seed + k) for k in (1, 2))
+    assert joined(FABRIC, counted(FABRIC, job), job, origin=None).alignment.error_ns < 10**9
+    with pytest.raises(JoinError, match="may be of different days"):
+        joined(FABRIC, counted(FABRIC, later), job, origin=None)
+    collectives = replace(job, assumed=np.ones(len(job.size_bytes), np.bool_))
+    assert not joined(FABRIC, counted(FABRIC, job), collectives, origin=None).alignment.is_checked
+
+
 def test_bytes_under_way_spread_over_their_message() -> None:
     edges = np.array([-1.0, 0.0, 2.5e12, 5e12, 10e12, 20e12])
     message = type(OWN)(

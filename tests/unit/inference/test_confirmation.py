@@ -224,6 +224,7 @@ def test_differing_runs_widen_the_interval() -> None:
         ("durations", "only some of the recordings"),
         ("missing", "not of the same ranks"),
         ("prediction", "diagnose again"),
+        ("same", "BEFORE and AFTER are one and the same recording"),
     ],
 )
 def test_incomparable_runs_are_undetermined(case: str, reason: str) -> None:
@@ -241,6 +242,8 @@ def test_incomparable_runs_are_undetermined(case: str, reason: str) -> None:
         after = MeasuredTimes(after.measured.model_copy(update=update), after.calls, after.hosts)
     elif case == "prediction":
         said = diagnosis(None)
+    elif case == "same":
+        after = before = with_parts(before, (1, 2, 3))
     elif case == "moved":
         assert said.remedy is not None
         proof = said.remedy.candidates[0].model_copy(update={"name": "repair"})

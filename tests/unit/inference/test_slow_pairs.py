@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tailback.api.pairs import diagnose_pairs
+from tailback.calibration.model import CalibrationError
 from tailback.cli.pairs_screen import pairs_lines
 from tailback.inference.slow_pairs import PairTime, find_pair_faults
+from tests.factories.benchmark_outputs import ib_write_bw
 
 
 def pair_tests(
@@ -151,3 +153,66 @@ def test_single_slow_pair_leaves_verdict_open(tmp_path: Path) -> None:
     assert result.cause == "undetermined"
     assert "9 of 10 tests reach 88 Gb/s" in result.headline
     assert "But n1–n3 reached 32 Gb/s: repeat it" in result.headline
+
+
+FABRIC = (
+    '[fabric]\ntopology = { kind = "pgft", children = [2, 2], parents = [1, 2] }\n'
+    '[[job]]\npattern = { kind = "ring", ranks = 4, size = "1 KiB" }\n'
+)
+ALL = tuple(combinations(("n0", "n1", "n2", "n3"), 2))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [
+        (ALL, "Look at what they have in common"),
+        (ALL[:3], "All tests use n0, which may be slow: test pairs without it."),
+    ],
+)
+def test_pairs_that_are_all_slow_are_said(
+    pairs: tuple[tuple[str, str], ...], says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "fabric.toml").write_text(FABRIC)
+    for pair in pairs:
+        (tmp_path / f"{'-'.join(pair)}.log").write_text(nccl_output(pair, 6.0))
+    result = diagnose_pairs(list(tmp_path.glob("*.log")), fabric=tmp_path / "fabric.toml")
+    assert result.cause == "undetermined" and says in result.headline
+    assert "all pairs are slow: they reach 48 Gb/s, 48 % of the 100 Gb/s" in result.headline
+
+
+def test_cut_log_of_pairs_loses_its_last_run(tmp_path: Path) -> None:
+    runs = [nccl_output(pair, 5.0 if "n2" in pair else 11.0) for pair in ALL]
+    row = runs[-1].index("268435456")
+    (tmp_path / "all.log").write_text("".join(runs[:-1]) + runs[-1][: row + 20])
+    result = diagnose_pairs(tmp_path / "all.log")
+    assert result.tests == 5 and result.slow[0].hosts == ("n2",)
+    (note,) = result.notes
+    lines = "".join(runs[:-1]).count("\n")
+    assert note.startswith(f"all.log: a run is left out: line {lines + 5}: ")
+
+
+def test_tests_without_hosts_say_what_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "n1.log"
+    file.write_text(ib_write_bw())
+    for stated, says in (("", "does not print its hosts"), ("@n1", "only n1 is known")):
+        with pytest.raises(CalibrationError, match=says) as caught:
+            diagnose_pairs(f"{file}{stated}")
+        assert "name both: n1.log@CLIENT,SERVER" in str(caught.value)
+
+
+@pytest.mark.parametrize("slow", [("n2",), ("n2", "n3")])
+def test_tests_of_two_states_are_refused(slow: tuple[str, ...], tmp_path: Path) -> None:
+    """A single pair that differs, as one that fails now and then, is no other state."""
+    for state, rate in (("before", 5.0), ("after", 11.0)):
+        for pair in ALL:
+            slowed = slow[0] in pair if len(slow) == 1 else pair == slow
+            output = nccl_output(pair, rate if slowed else 11.0)
+            (tmp_path / f"{state}-{'-'.join(pair)}.log").write_text(output)
+    if len(slow) > 1:
+        assert diagnose_pairs(tmp_path).tests == 12
+        return
+    with pytest.raises(
+        CalibrationError, match=r"n0–n2 and 2 other pairs reach another rate"
+    ) as caught:
+        diagnose_pairs(tmp_path)
+    assert "after-n0-n2.log" in str(caught.value) and "before-n0-n2.log" in str(caught.value)

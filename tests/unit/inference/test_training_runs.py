@@ -16,7 +16,7 @@ from tailback.evidence.model import LateRank
 from tailback.evidence.step_times import step_profile
 from tailback.fabric.degraded import degrade
 from tailback.inference import measured_wording as wording
-from tailback.inference.bus_bandwidth import bus_bandwidths, bus_factor
+from tailback.inference.bus_bandwidth import bus_bandwidths
 from tailback.inference.comparisons import NetworkStepTimes
 from tailback.inference.measured_cables import equally_busy
 from tailback.inference.measured_run import measured_run
@@ -65,21 +65,6 @@ def case(tmp_path: Path) -> Case:
     measured = measured_run(prepared)
     assert measured is not None
     return Case(prepared, measured)
-
-
-@pytest.mark.parametrize(
-    ("call", "factor"),
-    [
-        ("ncclAllReduce", 1.5),
-        ("ncclAllGather", 0.75),
-        ("ncclReduceScatter", 0.75),
-        ("ncclAllToAll", 0.75),
-        ("ncclBroadcast", 1.0),
-        ("ncclReduce", 1.0),
-    ],
-)
-def test_bus_factors_are_those_of_nccl_tests(call: str, factor: float) -> None:
-    assert bus_factor(call, 4) == factor
 
 
 def test_bus_bandwidth_excludes_waits_for_late_ranks(case: Case) -> None:

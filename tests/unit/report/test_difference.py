@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tailback.api.compare import compare_runs
+from tailback.api.compare import compare_runs, why_unrelated
 from tailback.cli import run as tailback
 from tailback.report import (
     FigureData,
@@ -230,6 +230,21 @@ def test_no_samples_are_not_no_congestion(
     assert tailback(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     screen = capsys.readouterr().out
     assert "tier 1 up" in screen and "–" in screen and "-100 %" not in screen
+
+
+def test_unrelated_runs_are_said_first(
+    runs: tuple[Run, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = runs[0].tables
+    fewer = replace(runs[0], tables={**tables, "ranks": tables["ranks"][1:]})
+    phases = tables["labels"].with_columns(pl.lit("elsewhere").alias("phase"))
+    other = replace(runs[1], tables={**runs[1].tables, "labels": phases})
+    assert why_unrelated(*runs) == ""
+    assert why_unrelated(runs[0], fewer).startswith("These are not runs of one program: ")
+    assert why_unrelated(runs[0], other).endswith("share no call.")
+    runs[0].write(tmp_path / "a")
+    assert tailback(["compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 3
+    assert capsys.readouterr().out.startswith("COMPARE  Both are the same run.")
 
 
 def test_a_link_without_samples_has_no_number(

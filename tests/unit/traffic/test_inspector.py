@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tailback.evidence import measure
 from tailback.traffic.readers import READERS, read_trace, timed_reader
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tests.factories.inspector_files import (
+    UTC_US,
     Entry,
     all_reduce,
     process,
@@ -139,7 +141,7 @@ def test_repeated_records_are_not_used(tmp_path: Path) -> None:
     entries = [all_reduce(1, 0, 50), all_reduce(2, 60, 90)]
     write(tmp_path, [*entries, entries[0]], entries)
     assert read_trace(tmp_path).not_used == [
-        "1 record of collectives that their rank recorded before"
+        "1 record of collectives that their rank recorded before (the first: n0-pid100.log, line 4)"
     ]
     assert recorded(tmp_path).collectives.instance.tolist() == [0, 0, 1, 1]
 
@@ -181,6 +183,7 @@ def test_missing_process_leaves_cause_open(tmp_path: Path) -> None:
     assert run.not_recorded == "1 of 2 ranks"
     assert run.caveat.startswith("Rank 0 alone shows 92 % of its time in NCCL, 92 % without")
     assert "8.3 % is beyond the quickest call" in run.caveat
+    assert measure(tmp_path).tables["hosts"]["host"].to_list() == ["n0", None]
     assert read_trace(tmp_path).n_ranks == 2
 
 
@@ -210,22 +213,170 @@ def test_network_steps_show_ring_and_times(tmp_path: Path) -> None:
     assert pairs == set(following.items())
 
 
+def with_bandwidths(folder: Path, *, verbose: bool = True, calls: int = 8) -> Path:
+    """Four ranks with records that state bandwidths, on lines 1 to ``calls`` of each file."""
+    entries = []
+    for k in range(calls):
+        entry = all_reduce(k, 100 * k, 100 * k + 50)
+        rates = {"coll_algobw_gbs": 8000 / 50e3, "coll_busbw_gbs": 1.5 * 8000 / 50e3}
+        entry["coll_perf"] |= rates
+        entries.append(entry if verbose else untimed(entry))
+    return write(folder, *[entries] * 4, version="v4.0")
+
+
+def change(file: Path, edit: Callable[[Entry], None], line: int | None = None) -> None:
+    """Edit a record of a file, or all."""
+    records = [json.loads(text) for text in file.read_text().splitlines()]
+    for record in records if line is None else records[line - 1 : line]:
+        edit(record)
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def scale(factor: float, *keys: str) -> Callable[[Entry], None]:
+    def edit(entry: Entry) -> None:
+        body = entry["coll_perf"]
+        for target in (body, *body.get("event_trace_ts", {}).get("kernel_events", ())):
+            target.update({key: target[key] * factor for key in keys if key in target})
+
+    return edit
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "place"),
+    ("edit", "message"),
     [
-        ('"n_ranks": 2', '"n_ranks": 0', "line 1"),
-        ('"coll_exec_time_us": 50', '"coll_exec_time_us": -1', "line 2"),
-        ('"coll_sn": 1', '"coll_sn": 1.5', "line 2"),
+        (lambda e: e.update(header=[]), "header is '[]', not an object"),
+        (lambda e: e["header"].update(rank=99), "rank 99 of 4"),
+        (lambda e: e["header"].update(rank=3), "rank 3, where others have 2"),
+        (lambda e: e["header"].update(n_ranks=9), "n_ranks 9, where others have 4"),
+        (lambda e: e["metadata"].update(pid=1), "hostname and pid n2 1, where others have n2 102"),
+        (lambda e: e["coll_perf"].update(coll_exec_time_us=-1), "coll_exec_time_us is '-1'"),
+        (lambda e: e["coll_perf"].update(coll_sn=1.5), "coll_sn is '1.5', not a whole number"),
+        (lambda e: e["coll_perf"].update(coll_sn=5), "coll_sn 5 is in the file again"),
+        (scale(1000, "coll_exec_time_us"), "coll_exec_time_us is 50,000, where kernel_start_ts"),
+        (
+            scale(0.1, "coll_algobw_gbs"),
+            "is 50, where coll_algobw_gbs 0.016 and its bytes give 500",
+        ),
+        (scale(9, "coll_busbw_gbs"), "is 50, where coll_busbw_gbs 2.16 and its bytes give 5.56"),
+        (scale(1e-3, "kernel_stop_ts"), "kernel_stop_ts is 1790000000000, where dump_timestamp_us"),
     ],
 )
-def test_damage_names_its_line(old: str, new: str, place: str, tmp_path: Path) -> None:
-    sample(tmp_path)
-    file = tmp_path / "n0-pid100.log"
-    file.write_text(file.read_text().replace(old, new, 1))
-    with pytest.raises(TraceError) as caught:
+def test_damaged_record_costs_itself_by_name(
+    edit: Callable[[Entry], None], message: str, tmp_path: Path
+) -> None:
+    file = with_bandwidths(tmp_path) / "n2-pid102.log"
+    change(file, edit, line=4)
+    notes = read_trace(tmp_path).not_used
+    named = [note for note in notes if note.startswith("1 damaged record: n2-pid102.log, line 4")]
+    assert len(named) == 1 and message in named[0]
+    kept = recorded(tmp_path).collectives.instance
+    assert len(kept) == 4 * (7 - message.startswith("coll_sn 5"))
+    assert "n2-pid102.log of rank 2 lacks" in " ".join(notes)
+
+
+@pytest.mark.parametrize(
+    ("verbose", "bandwidths", "edit", "message"),
+    [
+        (True, True, scale(1000, "coll_exec_time_us"), "where kernel_start_ts"),
+        (False, True, scale(1000, "coll_exec_time_us"), "where coll_algobw_gbs 0.16 and its bytes"),
+        (False, False, scale(1000, "coll_exec_time_us"), "where the records of other ranks give"),
+        (
+            True,
+            True,
+            scale(1e3, "kernel_start_ts", "kernel_stop_ts"),
+            "8 of 8 records are as wrong",
+        ),
+        (True, True, scale(1e-3, "kernel_stop_ts"), "8 of 8 records are as wrong"),
+    ],
+)
+def test_file_in_another_unit_is_refused(
+    verbose: bool,
+    bandwidths: bool,
+    edit: Callable[[Entry], None],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    with_bandwidths(tmp_path, verbose=verbose)
+    if not bandwidths:
+        for file in tmp_path.iterdir():
+            change(file, scale(0.0, "coll_algobw_gbs", "coll_busbw_gbs"))
+    change(tmp_path / "n2-pid102.log", edit)
+    with pytest.raises(TraceError, match=message) as caught:
         read_trace(tmp_path)
-    assert (caught.value.file, caught.value.place) == (file, place)
-    assert caught.value.remedy
+    assert (caught.value.file, caught.value.place) == (tmp_path / "n2-pid102.log", "line 1")
+    assert "unit" in str(caught.value) and caught.value.remedy
+
+
+@pytest.mark.parametrize(("factor", "refused"), [(8.0, False), (1e-3, False), (1e3, True)])
+def test_bandwidths_that_all_contradict_are_not_used(
+    factor: float, refused: bool, tmp_path: Path
+) -> None:
+    """Times that are too long would be taken for waits; others are those that the fields say."""
+    for file in with_bandwidths(tmp_path, verbose=False).iterdir():
+        change(file, scale(factor, "coll_algobw_gbs"))
+    if refused:
+        with pytest.raises(TraceError, match="one of them is in another unit"):
+            read_trace(tmp_path)
+    else:
+        (note,) = read_trace(tmp_path).not_used
+        assert note.startswith("coll_algobw_gbs, which contradict the durations of most records")
+
+
+def test_ticks_of_an_accelerator_are_no_times(tmp_path: Path) -> None:
+    """As plugins of other makers write them: durations stay, and nothing else is advised."""
+    for file in with_bandwidths(tmp_path).iterdir():
+        change(file, scale(40, "coll_exec_time_us"))
+        change(file, scale(1 / 40, "coll_algobw_gbs", "coll_busbw_gbs"))
+        change(
+            file, lambda e: e["coll_perf"]["event_trace_ts"]["kernel_events"][0].update(ticks(e))
+        )
+    notes = read_trace(tmp_path).notes
+    assert any(
+        note.startswith("kernel_start_ts and kernel_stop_ts, which contra") for note in notes
+    )
+    assert not any("DUMP_VERBOSE" in note for note in notes)
+    assert "Only the times of collectives" in recorded(tmp_path).caveat
+
+
+def ticks(entry: Entry) -> dict[str, int]:
+    """Begin and end of a kernel in units of 10 ns since some time of its accelerator."""
+    begin = UTC_US + 100_000 * int(entry["coll_perf"]["coll_sn"])
+    return {"kernel_start_ts": begin, "kernel_stop_ts": begin + 200_000}
+
+
+def test_ranks_without_common_collectives_are_named(tmp_path: Path) -> None:
+    with_bandwidths(tmp_path)
+    file = tmp_path / "n2-pid102.log"
+    change(file, lambda e: e["coll_perf"].update(coll_sn=e["coll_perf"]["coll_sn"] + 100))
+    with pytest.raises(TraceError, match=r"n2-pid102.log of rank 2 lacks 8, such as AllReduce 0"):
+        read_trace(tmp_path)
+
+
+def test_damaged_marker_costs_its_records(tmp_path: Path) -> None:
+    file = sample(tmp_path) / "n0-pid100.log"
+    file.write_text(file.read_text().replace('"n_ranks": 2', '"n_ranks": 0', 1))
+    notes = " ".join(read_trace(tmp_path).not_used)
+    assert "1 damaged record: n0-pid100.log, line 1: rank 0 of 0" in notes
+    assert "2 records without the marker" in notes
+
+
+def test_damaged_send_keeps_the_order_of_others(tmp_path: Path) -> None:
+    """The k-th send belongs to the k-th receive, whether those before can be read or not."""
+
+    def half(name: str, peer: int, at: int) -> Entry:
+        body = {
+            key.replace("coll", "p2p"): value
+            for key, value in all_reduce(at, at, at + 9)["coll_perf"].items()
+        }
+        return {"p2p_perf": body | {"p2p": name, "p2p_peer": peer, "p2p_msg_size_bytes": at}}
+
+    starts = range(100, 900, 100)
+    sends, receives = (
+        [half(name, peer, at) for at in starts] for name, peer in (("Send", 1), ("Recv", 0))
+    )
+    sends[2]["p2p_perf"]["p2p_exec_time_us"] = 9000
+    run = recorded(write(tmp_path, sends, receives, version="v4.0"))
+    assert run.transfers.size_bytes.tolist() == [100, 200, 400, 500, 600, 700, 800]
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,17 @@ def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message:
     assert caught.value.place == "traceEvents[1]" and caught.value.remedy
 
 
+def test_traces_of_two_runs_name_both_files(tmp_path: Path) -> None:
+    events = [collective(0, 5, "allreduce", 100, [0, 1])]
+    file = write(tmp_path, events, events) / "rank-1.1.pt.trace.json"
+    file.write_text(file.read_text().replace('"world_size": 2', '"world_size": 4'))
+    with pytest.raises(
+        TraceError, match=r"is of 4 ranks, and 'rank-0.1.pt.trace.json' of 2"
+    ) as caught:
+        read_trace(tmp_path)
+    assert caught.value.file == file
+
+
 def test_missing_duplicate_and_empty_traces_are_named(tmp_path: Path) -> None:
     events = [collective(0, 5, "allreduce", 100, [0, 1])]
     path = write(tmp_path, events, events, [kernel(0, 5)])

@@ -9,7 +9,12 @@ from tailback.errors import TraceError
 from tailback.scenario.model import NcclSection
 from tailback.traffic.nccl import CALLS, Choice, Collective, GpuProgram, compile_gpu, messages
 from tailback.traffic.nccl.choice import default_choice
-from tailback.traffic.nccl.messages import POINT_TO_POINT, ring_order, tree_parents
+from tailback.traffic.nccl.messages import (
+    POINT_TO_POINT,
+    bus_factor,
+    ring_order,
+    tree_parents,
+)
 from tests.factories.blocking import run_blocking
 
 RING, TREE = Choice("ring", "simple", 1), Choice("tree", "simple", 1)
@@ -144,3 +149,18 @@ def test_algorithm_against_cost_model_is_noted(algorithm: str, noted: bool) -> N
     text = " ".join(program.notes)
     assert ("cost model expects" in text) == noted
     assert not noted or "with tree, ll than with ring, ll" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "factor"),
+    [
+        ("AllReduce", 1.5),
+        ("AllGather", 0.75),
+        ("ReduceScatter", 0.75),
+        ("AllToAll", 0.75),
+        ("Broadcast", 1.0),
+        ("Reduce", 1.0),
+    ],
+)
+def test_bus_factors_are_those_of_nccl_tests(call: str, factor: float) -> None:
+    assert bus_factor(call, 4) == factor

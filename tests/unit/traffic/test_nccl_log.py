@@ -286,3 +286,15 @@ def test_posted_lines_parse_and_lack_communicators() -> None:
     with pytest.raises(TraceError, match="names no communicators") as caught:
         read_trace(real("nccl-log/lines.txt"))
     assert "NCCL_DEBUG_SUBSYS=INIT" in (caught.value.remedy or "")
+
+
+def test_logs_of_two_runs_name_both_files(tmp_path: Path) -> None:
+    for run, host in (("a", "n0"), ("b", "n7")):
+        text = "".join(init(host, rank, 2, key=f"0x{run}") for rank in range(2))
+        text += "".join(call(host, rank, "AllReduce", 1000, 2) for rank in range(2))
+        (tmp_path / f"{run}.log").write_text(text)
+    with pytest.raises(
+        TraceError, match=r"on n7 has no communicator with those of a\.log"
+    ) as caught:
+        read_trace(tmp_path)
+    assert caught.value.file == tmp_path / "b.log"

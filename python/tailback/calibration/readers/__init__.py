@@ -34,11 +34,26 @@ def is_benchmark(path: Path) -> bool:
 
 
 def read_benchmark_runs(path: Path) -> list[BenchmarkData]:
-    """The runs of a benchmark whose outputs are in one file, as :func:`read_benchmark`."""
+    """The runs of a benchmark whose outputs are in one file, as :func:`read_benchmark`.
+
+    A damaged run is left out with a note if there are others.
+    """
     text = content(path, CalibrationError).decode("utf-8-sig", errors="replace")
     if not nccl_tests.sniff(text[:_SNIFFED]) or text.lstrip().startswith("{"):
         return [read_benchmark(path)]
-    return [nccl_tests.read(run, path) for run in nccl_tests.split_runs(text)]
+    out: list[BenchmarkData] = []
+    problems: list[CalibrationError] = []
+    lines = 0
+    for run in nccl_tests.split_runs(text):
+        try:
+            out.append(nccl_tests.read("\n" * lines + run, path))
+        except CalibrationError as error:
+            problems.append(error)
+        lines += run.count("\n")
+    if not out:
+        raise problems[0]
+    out[0].notes += [f"a run is left out: {error.place}: {error.message}" for error in problems]
+    return out
 
 
 def read_benchmark(path: Path) -> BenchmarkData:

@@ -19,9 +19,9 @@ from tailback.calibration.readers.rows import (
     positive,
     require_fields,
     require_rows,
-    require_whole,
     size,
     step,
+    without_cut_row,
 )
 from tailback.io.delimited import shown
 
@@ -59,7 +59,7 @@ def read(text: str, path: Path) -> BenchmarkData:
                 "ranks share adapters"
             )
         else:
-            out.series.append(_series(block, path))
+            out.series.append(_series(block, path, out.notes))
     return out
 
 
@@ -80,7 +80,7 @@ def _blocks(text: str) -> list[_Block]:
     return out
 
 
-def _series(block: _Block, path: Path) -> Series:
+def _series(block: _Block, path: Path, notes: list[str]) -> Series:
     require_rows(block.rows, block.test, block.line, path)
     column = next((i for i, name in enumerate(block.header) if name.startswith("t[usec]")), None)
     if column is None:
@@ -91,13 +91,12 @@ def _series(block: _Block, path: Path) -> Series:
             remedy="give the output as the benchmark prints it",
         )
     points, n = [], 0
-    for row in block.rows:
+    for row in without_cut_row(block.rows, notes, columns=len(block.header), column=column):
         require_fields(row, block.header, path)
         value = row.fields[column]
         n += int(number(row.fields[1], row.line, "number of repetitions", path))
         bytes_ = size(row.fields[0], row.line, path)
         points.append((bytes_, positive(value, row.line, "time in µs", path), step(value)))
-    require_whole(block.rows, column, path)
     source = f"IMB {block.test}"
     if block.test == "PingPong":
         return latency("mpi", points, n, source)

@@ -21,6 +21,7 @@ from tailback.calibration.readers.rows import (
     require_rows,
     size,
     step,
+    without_cut_row,
 )
 from tailback.io.delimited import shown
 from tailback.units import counted
@@ -49,7 +50,7 @@ def read(text: str, path: Path) -> BenchmarkData:
         points = _results(data, path)
         out.hosts = _json_hosts(data)
     else:
-        points = _table(text, path)
+        points = _table(text, path, out.notes)
         out.hosts, out.devices = _hosts(text)
         wrong = sum(int(match[1]) for match in _WRONG.finditer(text))
         if wrong:
@@ -91,7 +92,7 @@ def _json_hosts(data: dict[str, Any]) -> list[str]:
     return [host_of[rank] for rank in sorted(host_of)]
 
 
-def _table(text: str, path: Path) -> list[tuple[float, float, float]]:
+def _table(text: str, path: Path, notes: list[str]) -> list[tuple[float, float, float]]:
     header, line, rows = list[str](), 1, list[Row]()
     for count, plain in enumerate(text.splitlines(), 1):
         if _HEADER.match(plain):
@@ -107,7 +108,7 @@ def _table(text: str, path: Path) -> list[tuple[float, float, float]]:
             remedy=_REMEDY,
         )
     out = []
-    for row in rows:
+    for row in without_cut_row(rows, notes):
         # Tests without root or operation leave these columns empty; the results are at the end.
         missing = len(header) - len(row.fields)
         if not 0 <= missing <= 2:

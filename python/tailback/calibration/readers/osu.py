@@ -17,9 +17,9 @@ from tailback.calibration.readers.rows import (
     positive,
     require_fields,
     require_rows,
-    require_whole,
     size,
     step,
+    without_cut_row,
 )
 from tailback.io.delimited import shown
 
@@ -60,7 +60,7 @@ def read(text: str, path: Path) -> BenchmarkData:
         if not block.test:
             out.notes.append(f"{shown(block.title)} is not used")
             continue
-        out.series.append(_series(block, path))
+        out.series.append(_series(block, path, out.notes))
         if "cuda" in block.title.lower() or "rocm" in block.title.lower():
             out.notes.append(f"{shown(block.title)} may move data of GPUs")
     return out
@@ -86,7 +86,7 @@ def _blocks(text: str) -> list[_Block]:
     return out
 
 
-def _series(block: _Block, path: Path) -> Series:
+def _series(block: _Block, path: Path, notes: list[str]) -> Series:
     require_rows(block.rows, block.test, block.header_line or 1, path)
     column = next((i for i, name in enumerate(block.header) if _MEAN.fullmatch(name)), None)
     if column is None:
@@ -99,7 +99,7 @@ def _series(block: _Block, path: Path) -> Series:
     check = next((i for i, name in enumerate(block.header) if name == "validation"), None)
     points = []
     what = "latency in µs" if block.test == "osu_latency" else "bandwidth in MB/s"
-    for row in block.rows:
+    for row in without_cut_row(block.rows, notes, columns=len(block.header), column=column):
         require_fields(row, block.header, path)
         if check is not None and row.fields[check].lower() != "pass":
             raise CalibrationError(
@@ -111,7 +111,6 @@ def _series(block: _Block, path: Path) -> Series:
         value = row.fields[column]
         bytes_ = size(row.fields[0], row.line, path)
         points.append((bytes_, positive(value, row.line, what, path), step(value)))
-    require_whole(block.rows, column, path)
     n = _ITERATIONS * len(points)
     if block.test == "osu_latency":
         return latency("mpi", points, n, block.test)

@@ -19,9 +19,9 @@ from tailback.calibration.readers.rows import (
     positive,
     require_fields,
     require_rows,
-    require_whole,
     size,
     step,
+    without_cut_row,
 )
 from tailback.io.delimited import shown
 
@@ -60,7 +60,7 @@ def read(text: str, path: Path) -> BenchmarkData:
     elif mtu:
         out.notes.append(f"several MTUs ({', '.join(map(str, sorted(mtu)))} B): none is used")
     for block in _blocks(text):
-        series = _series(block, path)
+        series = _series(block, path, out.notes)
         if isinstance(series, str):
             out.notes.append(series)
         else:
@@ -90,15 +90,15 @@ def _blocks(text: str) -> list[_Block]:
     return [block for block in out if block.rows or block is out[-1]]
 
 
-def _series(block: _Block, path: Path) -> Series | str:
-    """The series of a test, or why it is not used."""
+def _series(block: _Block, path: Path, notes: list[str]) -> Series | str:
+    """The series of a test, or why it is not used; ``notes`` gets a line on a cut row."""
     require_rows(block.rows, "perftest", block.line, path)
     lower = [name.lower() for name in block.header]
     for wanted in ("t_typical[usec]", "t_avg[usec]"):
         if wanted in lower:
             if block.verb == "read":
                 return "latencies of reads are round trips of another kind, and not used"
-            points, n = _points(block, lower.index(wanted), "time in µs", path)
+            points, n = _points(block, lower.index(wanted), "time in µs", path, notes)
             return latency("verbs", points, n, f"ib_{block.verb or 'write'}_lat")
     column = next((i for i, name in enumerate(lower) if name.startswith("bw average")), None)
     if column is None:
@@ -109,21 +109,20 @@ def _series(block: _Block, path: Path) -> Series | str:
             remedy="give the output as the benchmark prints it",
         )
     unit = 1e9 / 8 if "gb/sec" in lower[column] else float(_MIB)
-    points, n = _points(block, column, "bandwidth", path)
+    points, n = _points(block, column, "bandwidth", path, notes)
     each = unit / (2 if block.both else 1)
     rates = [(at, rate * each, part * each) for at, rate, part in points if at > 0]
     return stream("verbs", rates, n, f"ib_{block.verb or 'write'}_bw")
 
 
 def _points(
-    block: _Block, column: int, what: str, path: Path
+    block: _Block, column: int, what: str, path: Path, notes: list[str]
 ) -> tuple[list[tuple[float, float, float]], int]:
     points, n = [], 0
-    for row in block.rows:
+    for row in without_cut_row(block.rows, notes, columns=len(block.header), column=column):
         require_fields(row, block.header, path)
         value = row.fields[column]
         n += int(number(row.fields[1], row.line, "number of iterations", path))
         bytes_ = size(row.fields[0], row.line, path)
         points.append((bytes_, positive(value, row.line, what, path), step(value)))
-    require_whole(block.rows, column, path)
     return points, n

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,23 +103,35 @@ def require_fields(row: Row, columns: Sequence[str], path: Path) -> None:
         )
 
 
-def require_whole(rows: Sequence[Row], column: int, path: Path) -> None:
-    """Refuse a last row whose value has fewer decimals than all others: the file was cut there.
+def without_cut_row(
+    rows: Sequence[Row], notes: list[str], *, columns: int | None = None, column: int | None = None
+) -> list[Row]:
+    """The rows without the last one if the file was cut within it.
 
-    Raises:
-        CalibrationError: It was.
+    It has too few fields, or its value has fewer decimals than all above. A single row stays.
+
+    Args:
+        rows: The rows.
+        notes: Gets a line on the row.
+        columns: Number of fields of a row; None: as many as those above have.
+        column: Number of the value's column; None: decimals are not compared.
     """
-    decimals = [len(row.fields[column].partition(".")[2]) for row in rows]
-    if len(decimals) < 3:
-        return
-    usual, often = Counter(decimals[:-1]).most_common(1)[0]
-    if often == len(decimals) - 1 and decimals[-1] < usual:
-        raise CalibrationError(
-            f"{shown(rows[-1].fields[column])} has fewer decimals than the lines above",
-            file=path,
-            place=f"line {rows[-1].line}",
-            remedy="the file is cut: remove the line, or run the benchmark again",
-        )
+    above = rows[:-1]
+    if not above:
+        return list(rows)
+    last = rows[-1]
+    usual = columns or min(len(row.fields) for row in above)
+    is_cut = len(last.fields) < usual
+    if len(last.fields) == usual and column is not None and len(above) > 1:
+        decimals = {
+            len(row.fields[column].partition(".")[2]) for row in above if column < len(row.fields)
+        }
+        value = last.fields[column]
+        is_cut = len(decimals) == 1 and len(value.partition(".")[2]) < min(decimals)
+    if not is_cut:
+        return list(rows)
+    notes.append(f"line {last.line} is cut and left out: {shown(' '.join(last.fields))}")
+    return list(above)
 
 
 def require_rows(rows: Sequence[object], what: str, line: int, path: Path) -> None:

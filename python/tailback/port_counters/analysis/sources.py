@@ -6,7 +6,7 @@ they may be of any size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,9 +34,11 @@ from tailback.port_counters.analysis.timestamp_checks import (
     note_single_readings,
 )
 from tailback.port_counters.changes import no_changes
+from tailback.port_counters.far_ends import Contradiction, contradictions
 from tailback.port_counters.findings.port_events import pauses, port_events, within
 from tailback.port_counters.increments import possible
 from tailback.port_counters.readers import (
+    FAR_ENDS,
     READERS,
     CounterData,
     collection,
@@ -93,6 +95,25 @@ class CounterSource:
     fabric_ports: pl.DataFrame = field(default_factory=lambda: ports_frame(()))
     unknown: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def contradictions(
+        self, inventory: PortInventory, peers: Mapping[tuple[str, int], str] | None = None
+    ) -> list[Contradiction]:
+        """Ports with another far end by their counters than by the fabric.
+
+        What was recabled while it was collected is left out.
+
+        Args:
+            inventory: The ports of the fabric.
+            peers: Port at the far end of each; None: those of the inventory.
+        """
+        recabled = self.changes.filter(pl.col("change") == "recabled")
+        lasting = self.fabric_ports.join(recabled, on=["node_guid", "port"], how="anti")
+        stated = lasting.with_columns(interface=pl.lit(None, pl.String)).select(*FAR_ENDS)
+        far_ends = pl.concat([self.counters.far_ends, stated.drop_nulls("peer_name")])
+        far_ends, _ = name_ports(far_ends, inventory)
+        peers = inventory.peers() if peers is None else peers
+        return contradictions(far_ends, peers, inventory.hosts)
 
     def matches(self, inventory: PortInventory) -> bool:
         """Whether :meth:`intervals` looks its ports up in ``inventory``, and notes the unknown."""

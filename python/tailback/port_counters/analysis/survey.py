@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -17,6 +17,7 @@ from tailback.port_counters.analysis.resets import resets
 from tailback.port_counters.analysis.sources import CounterSource
 from tailback.port_counters.analysis.timestamp_checks import read_once
 from tailback.port_counters.analysis.verdict import Verdict
+from tailback.port_counters.far_ends import check_cabling, described
 from tailback.port_counters.findings.conservation import (
     are_credible,
     link_balances,
@@ -72,6 +73,12 @@ def analyse(
             changes = pl.concat([changes, resets(intervals, ports, engine)])
             changes = changes.sort("time_ns", maintain_order=True)
         peers = inventory.peers() or stated_peers(source.fabric_ports)
+        contradiction = ""
+        if contradicted := source.contradictions(inventory):
+            contradiction = f"{described(contradicted, 'the fabric')}: {check_cabling()}"
+            # Which port counted is certain, and its counters are as old as its far end.
+            peers = {**peers, **{(each.node_name, each.port): each.stated for each in contradicted}}
+            notes = [contradiction, *notes]
         balances = link_balances(ports, peers)
         if not are_credible(balances):
             notes = [*notes, wrong_pairs_note(balances)]
@@ -87,7 +94,7 @@ def analyse(
         )
         ill, muted = without(ill, chosen.muted)
         all_notes = [*source.notes, *inventory.notes, *notes, *unmatched, *muted]
-        return verdict.assess(
+        judged = verdict.assess(
             ports,
             classes,
             threshold=chosen.threshold,
@@ -100,6 +107,7 @@ def analyse(
             balances=balances,
             read_once=read_once(source.counters.readings).height,
         )
+        return replace(judged, contradiction=contradiction)
     except CounterError as error:
         raise error if source.path is None else error.located(source.path) from None
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

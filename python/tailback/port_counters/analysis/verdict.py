@@ -105,6 +105,8 @@ class Verdict:
         changes: Table ``link_changes``: changes of links and devices, in order.
         balances: Table ``link_balances``: what was sent into each link and what arrived.
         read_once: Ports that are not in the tables, as they were read once only.
+        contradiction: Ports whose far ends counters and fabric state differently, as a sentence;
+            empty if there are none.
     """
 
     kind: Kind
@@ -125,6 +127,7 @@ class Verdict:
         default_factory=lambda: pl.DataFrame(schema=BALANCES.polars_schema)
     )
     read_once: int = 0
+    contradiction: str = ""
 
     def with_sign(self, sign: str) -> pl.DataFrame:
         """The links with a sign, one of ``ill_links.SIGNS``, worst first."""

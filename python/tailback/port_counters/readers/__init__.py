@@ -34,7 +34,13 @@ from tailback.port_counters.readers import (
 )
 from tailback.port_counters.readers.engine_run import from_run
 from tailback.port_counters.readers.ldms_columns import DIRECTIONS, GEMINI_GBPS
-from tailback.port_counters.readers.model import CounterData, CounterReader, united, unreadable
+from tailback.port_counters.readers.model import (
+    FAR_ENDS,
+    CounterData,
+    CounterReader,
+    united,
+    unreadable,
+)
 from tailback.port_counters.readers.unread import refusal
 from tailback.port_counters.schema import CounterError
 from tailback.registry import Registry
@@ -137,6 +143,7 @@ def merged(parts: Sequence[CounterData]) -> CounterData:
 
 __all__ = [
     "DIRECTIONS",
+    "FAR_ENDS",
     "GEMINI_GBPS",
     "READERS",
     "CounterData",

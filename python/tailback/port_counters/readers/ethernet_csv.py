@@ -21,6 +21,7 @@ from tailback.io.delimited import Delimited, header_names, header_of, normal
 from tailback.io.input_files import head, is_input_file
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.readers.model import (
+    FAR_ENDS,
     CounterData,
     events_of_table,
     identified,
@@ -125,6 +126,10 @@ ALIASES: Final = {
         "speed",
         "ifspeed",
     ),
+    "peer": (
+        *("peer", "peer_name", "peer_node", "neighbor", "neighbour", "lldp_neighbor"),
+        *("remote_host", "remote_device", "remote_node", "far_end"),
+    ),
 }
 """Names of the columns, as ``delimited.normal`` gives them.
 
@@ -218,17 +223,23 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     rate = _rates(table)
     # An interface that is down has speed 0 or -1.
     columns["capacity_gbps"] = pl.select(pl.when(rate > 0).then(rate)).to_series()
+    columns["peer_name"] = (
+        table.rows["peer"]
+        if "peer" in table.header
+        else pl.repeat(None, table.rows.height, dtype=pl.String, eager=True)
+    )
     columns |= {role: table.rows[role] for role in of_label}
     frame = pl.DataFrame(columns).with_columns(port=pl.lit(0, pl.UInt16), source=pl.lit(ETHERNET))
     frame = with_all_drops(frame)
     frame, devices = identified(frame, of_label)
     out = CounterData(
-        conform(READINGS, frame.drop(of_label)),
+        conform(READINGS, frame.drop("peer_name", *of_label)),
         unknown=table.unused,
         devices=devices,
         left_out=left_out,
+        far_ends=_far_ends(frame),
     )
-    down = frame.filter(rate <= 0).with_columns(capacity_gbps=0.0).drop(of_label)
+    down = frame.filter(rate <= 0).with_columns(capacity_gbps=0.0).drop("peer_name", *of_label)
     out.events = pl.concat(
         [events_of_table(table, frame, names), port_events.speeds(conform(READINGS, down))]
     )
@@ -243,6 +254,18 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     if again:
         out.notes.append(f"{path.name}: rows of one interface at one and the same time: {again}")
     return out
+
+
+def _far_ends(frame: pl.DataFrame) -> pl.DataFrame:
+    """Far ends of the interfaces, ``FAR_ENDS``."""
+    absent = {"node_guid": 0}
+    columns = [
+        pl.col(name).cast(dtype)
+        if name in frame.columns
+        else pl.lit(absent.get(name), dtype).alias(name)
+        for name, dtype in FAR_ENDS.items()
+    ]
+    return frame.drop_nulls("peer_name").select(columns).unique(maintain_order=True)
 
 
 def _rates(table: Delimited) -> pl.Series:

@@ -40,6 +40,17 @@ COORDINATES: Final[dict[str, type[pl.DataType]]] = {
 }
 
 
+FAR_ENDS: Final[dict[str, type[pl.DataType]]] = {
+    "node_guid": pl.UInt64,
+    "node_name": pl.String,
+    "port": pl.UInt16,
+    "interface": pl.String,
+    "peer_name": pl.String,
+    "peer_port": pl.UInt16,
+}
+"""Ports with the device, and the port if known, at the far end of their cables."""
+
+
 def _schema(table: Table) -> dict[str, DataType]:
     return dict(table.polars_schema)
 
@@ -98,6 +109,7 @@ class CounterData:
         devices: Devices that fields beside their name identify. Until :func:`united`, their
             ``node_name`` in the tables is the key in this dictionary.
         unprinted: What the source leaves out; None if it prints every counter.
+        far_ends: Far ends of ports that the source states, ``FAR_ENDS``.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -111,6 +123,7 @@ class CounterData:
     stated_ticks: dict[str, int] = field(default_factory=dict)
     devices: dict[str, DeviceIdentity] = field(default_factory=dict)
     unprinted: Unprinted | None = None
+    far_ends: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FAR_ENDS))
 
     def all_events(self) -> pl.DataFrame:
         """Its counters of errors, pauses and marks, and the speeds of its ports."""
@@ -248,6 +261,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
         named(events),
         left_out=left_out,
         stated_ticks={name: size for part in parts for name, size in part.stated_ticks.items()},
+        far_ends=named(pl.concat([part.far_ends for part in parts]).unique(maintain_order=True)),
     )
 
 

@@ -28,6 +28,7 @@ from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of, normal_name
 from tailback.port_counters.readers.ethernet_csv import ALIASES
 from tailback.port_counters.readers.model import (
+    FAR_ENDS,
     CounterData,
     DeviceIdentity,
     quoted_text,
@@ -189,12 +190,15 @@ class PortSeries:
         columns: dict[str, list[tuple[Any, ...]]] = {}
         event_rows: list[tuple[Any, ...]] = []
         devices: dict[str, DeviceIdentity] = {}
+        peers: dict[tuple[Any, ...], None] = {}
         for labels, values in self.series:
             name = labels["__name__"]
             column, scale = _target(name)
             guid, device, port, interface = _place(self._with_host(labels))
             devices[device.key] = device
             place = (guid, device.key, port, interface)
+            if labels.get("peer"):
+                peers.setdefault((*place, labels["peer"], None))
             if column:
                 columns.setdefault(column, []).extend(
                     (time, *place, value if scale == 1 else value * scale) for time, value in values
@@ -221,7 +225,11 @@ class PortSeries:
             frame = frame.with_columns(capacity_gbps=rate)
         frame = frame.with_columns(source=pl.lit(source))
         return CounterData(
-            conform(READINGS, frame), unknown=list(self.unknown), events=events, devices=devices
+            conform(READINGS, frame),
+            unknown=list(self.unknown),
+            events=events,
+            devices=devices,
+            far_ends=pl.DataFrame(list(peers), schema=FAR_ENDS, orient="row"),
         )
 
     def _with_host(self, labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -307,8 +315,8 @@ def counter_value(text: str) -> int | float | None:
 def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | None]:
     """GUID, device, number and interface of the port of a series.
 
-    All labels that place does not use identify the device, except the kind of a queue: each
-    interface has one root queue.
+    All labels that place does not use identify the device, except the far end of the port, and the
+    kind of a queue: each interface has one root queue.
     """
     port_label, port = _first(labels, _PORT) or ("", "0")
     numbered_device = labels["__name__"].startswith("node_infiniband_")
@@ -317,7 +325,7 @@ def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | N
     )
     guid = labels.get("guid", "")
     name = _device_name(labels)
-    used = {"__name__", "guid", "device", "nodename", port_label, interface_label}
+    used = {"__name__", "guid", "device", "nodename", "peer", port_label, interface_label}
     used |= {label for label in _NODE if labels.get(label) == name}
     if labels["__name__"].startswith("node_qdisc_"):
         used.add("kind")

@@ -61,6 +61,19 @@ POINT_TO_POINT: Final = ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange"
 """The calls that are groups of sends and receives, without algorithm or channels."""
 
 
+def bus_factor(call: str, n_ranks: int) -> float:
+    """Bytes over the bus of a rank for each byte of the buffer, as nccl-tests defines it.
+
+    Args:
+        call: One of :data:`CALLS`.
+        n_ranks: Ranks of the communicator.
+    """
+    share = (n_ranks - 1) / n_ranks
+    if call == "AllReduce":
+        return 2 * share
+    return share if call in ("AllGather", "ReduceScatter", "AllToAll") else 1.0
+
+
 def messages(
     call: str,
     hosts: Sequence[int],

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -34,8 +34,18 @@ from tailback.traffic.nccl.recorded import NetworkStep, record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
+from tailback.traffic.readers.inspector.consistency import (
+    contradicting,
+    require_sound_files,
+    timed_by_host,
+    without_strays,
+)
 from tailback.traffic.readers.inspector.records import (
+    CALLS,
+    PER_RANK,
     Record,
+    damaged_value,
+    notes_on_damage,
     notes_on_losses,
     notes_on_versions,
     read_records,
@@ -56,12 +66,6 @@ _SNIFF: Final = re.compile(
 )
 _NAMED: Final = re.compile(r".+-pid\d+\.log\Z")
 """Name of the file of a process: its host and number."""
-_CALLS: Final = {
-    name.lower(): name
-    for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
-} | {"gather": "Gather", "scatter": "Scatter"}
-_PER_RANK: Final = ("AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter")
-"""Calls whose size is that of one rank's part."""
 _ALGORITHMS: Final = ("ring", "tree")
 _PROTOCOLS: Final = {"simple": "simple", "ll": "ll", "ll128": "ll128"}
 _SET: Final = "record all processes with NCCL_INSPECTOR_ENABLE=1 and give their folder"
@@ -86,6 +90,7 @@ class _World:
         rank_of: World rank of each process and device.
         members: World ranks of each communicator, in its order; -1 where unknown.
         recorded: Ranks of which something is recorded.
+        files: File of each of them.
         per_host: Ranks of a host, on average.
         notes: What was assumed.
     """
@@ -94,6 +99,7 @@ class _World:
     rank_of: dict[tuple[str, int, int], int]
     members: dict[str, tuple[int, ...]]
     recorded: list[int]
+    files: dict[int, Path]
     per_host: int
     notes: list[str]
 
@@ -136,8 +142,13 @@ def read(path: Path) -> Program:
     calls, _ = with_dimensions(calls, world.hosts)
     collectives, timeline = join_calls(calls, [0] * len(calls), notes)
     if not collectives:
+        missing = sorted(set(range(len(world.hosts))) - set(world.recorded))
+        some = ", ".join(map(str, missing[:FILES_NAMED]))
         raise TraceError(
-            "holds no collective that all of its ranks recorded", file=path, remedy=_SET
+            f"holds no collective of all {len(world.hosts)} ranks, and no records of "
+            f"{counted(len(missing), 'rank')}: {some}{' …' * (len(missing) > FILES_NAMED)}",
+            file=path,
+            remedy=_SET,
         )
     number: dict[str, int] = {}
     hosts = [number.setdefault(host, len(number)) for host in world.hosts]
@@ -215,17 +226,26 @@ def _load(path: Path) -> _Trace:
 @lru_cache(maxsize=1)
 def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[str, ...]) -> _Trace:
     read_files = [read_records(file) for file, _ in files]
+    damaged = [error for each in read_files for error in each.damaged]
     records = [record for each in read_files for record in each.records]
-    operations = [record for record in records if record.kind != "proxy_trace"]
-    if not operations:
-        raise TraceError("holds no collective", file=path, remedy=_SET)
-    world = _find_world(records)
+    counts = Counter(record.file for record in records)
+    counts.update(error.file for error in damaged if error.file is not None)
     what = "files without a readable record of Inspector"
     notes = [*notes_on_losses(read_files), *not_used(others, what, FILES_NAMED)]
-    notes += [*notes_on_versions(read_files), *world.notes]
-    calls, n_lost = _calls(operations, world, notes)
+    notes += notes_on_versions(read_files)
+    records = without_strays(records, damaged)
+    operations = [record for record in records if record.kind != "proxy_trace"]
+    unusable, use_kernels = contradicting(operations, damaged, notes)
+    require_sound_files(damaged, counts)
+    if not operations:
+        raise damaged[0] if damaged else TraceError("holds no collective", file=path, remedy=_SET)
+    world = _find_world(records)
+    notes += world.notes
+    calls, n_lost = _calls(operations, unusable, world, notes, damaged)
+    if not use_kernels:
+        calls = [_durations_alone(each) for each in calls]
     calls, n_untimed = _without_untimed(calls, notes)
-    calls, n_incomplete = _without_incomplete(calls, world, notes)
+    calls, n_incomplete = _without_incomplete(calls, world, notes, path)
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
     durations_only = ""
     if not timed:
@@ -235,14 +255,15 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
             "rank usually computes longer than the quickest is counted; irregular delays of "
             f"ranks, {percent(irregular)}, are left out"
         )
-        notes.append(
-            "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
-        )
+        if use_kernels:
+            notes.append(
+                "the records have no times of kernels: NCCL_INSPECTOR_DUMP_VERBOSE=1 writes them"
+            )
     complete = all(each.counts_drops for each in read_files) and not any(
         key == "coll_dropped_total" for each in read_files for _, key in each.dropped
     )
     complete = complete and not any(each.unreadable for each in read_files)
-    complete = complete and not (n_lost or n_untimed or n_incomplete)
+    complete = complete and not (damaged or n_lost or n_untimed or n_incomplete)
     calls = [
         _with_gaps(rank_calls, complete=complete or bool(durations_only)) for rank_calls in calls
     ]
@@ -250,7 +271,8 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
         notes.append(SYNCHRONISED)
         calls = [[replace(call, idle_ps=-1) for call in each] for each in calls]
     notes += _notes_on_gaps(calls, complete=complete)
-    steps = _steps(records, world)
+    steps = _steps(records, world, damaged)
+    notes += notes_on_damage(damaged)
     with_rings = _with_rings(calls, steps, world)
     return _Trace(world, with_rings, steps, durations_only, notes)
 
@@ -304,7 +326,9 @@ def _find_world(records: Sequence[Record]) -> _World:
         hosts[rank] = slot[0]
     members = _members(in_process, devices, size, order)
     per_host = max(record.comm.n_ranks // max(record.comm.n_hosts, 1) for record in records)
-    return _World(hosts, order, members, sorted(order.values()), max(per_host, 1), notes)
+    of_process = {record.process: record.file for record in reversed(records)}
+    files = {rank: of_process[host, pid] for (host, pid, _), rank in order.items()}
+    return _World(hosts, order, members, sorted(order.values()), files, max(per_host, 1), notes)
 
 
 def _require_different_ranks(
@@ -351,43 +375,142 @@ def _members(
 # --- calls -------------------------------------------------------------------------------------
 
 
+@dataclass
+class _Calls:
+    """Calls of each rank as they are read.
+
+    Attributes:
+        world: The ranks.
+        damaged: Gets an error for each record with an impossible value.
+        calls: Record and call of each rank by their key.
+        repeated: How often each rank recorded other times of a call before, by its key.
+        turn: Sends and receives between two ranks so far.
+        lost: Number of records that are left out, by the reason.
+        first_lost: File and line of the first of them.
+        unpaired: Communicators and ranks of which a send or receive is damaged, so that which one
+            of their peers it belongs to is unknown.
+    """
+
+    world: _World
+    damaged: list[TraceError]
+    calls: list[dict[Hashable, tuple[Record, RankCall]]] = field(init=False)
+    repeated: Counter[tuple[int, Hashable]] = field(default_factory=Counter)
+    turn: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    first_lost: dict[str, str] = field(default_factory=dict)
+    unpaired: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.calls = [{} for _ in self.world.hosts]
+
+    def add(self, record: Record, *, usable: bool) -> None:
+        """Read the call of a record, which may be damaged."""
+        members = self.world.members[record.comm.id]
+        mine = members[record.comm.rank]
+        if mine < 0 or -1 in members:
+            self.lose("communicators of which processes are missing", record)
+            return
+        try:
+            call = (
+                _collective(record, members)
+                if record.kind == "coll_perf"
+                else _point_to_point(record, members, mine, self.turn)
+            )
+        except TraceError as error:
+            if usable:
+                self.damaged.append(error)
+            if record.kind == "p2p_perf":
+                self.unpaired.add((record.comm.id, mine))
+            return
+        if call is None:
+            self.lose("kinds that are not expanded", record)
+        elif call.key in self.calls[mine]:
+            first, earlier = self.calls[mine][call.key]
+            if (call.start_ns, call.end_ns) == (earlier.start_ns, earlier.end_ns):
+                self.lose("collectives that their rank recorded before", record)
+            else:
+                _require_same_file(mine, first, record)
+                self.repeated[mine, call.key] += 1
+        elif usable:
+            self.calls[mine][call.key] = record, call
+
+    def lose(self, reason: str, record: Record) -> None:
+        """Leave a record out."""
+        self.lost[reason] += 1
+        self.first_lost.setdefault(reason, f"{record.file.name}, line {record.line}")
+
+    def notes(self) -> list[str]:
+        """A line for each reason."""
+        return [
+            NotUsed(f"{counted(number, 'record')} of {why} (the first: {self.first_lost[why]})")
+            for why, number in self.lost.items()
+        ]
+
+    def drop_contradictions(self) -> None:
+        """Leave out what cannot be paired, and numbers that one rank has more often than others.
+
+        What graphs replay has one number on all ranks.
+        """
+        for mine, key in list(self.repeated):
+            record, call = self.calls[mine][key]
+            if len({self.repeated[rank, key] for rank in call.members}) > 1:
+                text = f"coll_sn {record.integer('coll_sn')} is in the file again"
+                self.damaged.append(damaged_value(record, text))
+                del self.calls[mine][key]
+            else:
+                for _ in range(self.repeated[mine, key]):
+                    self.lose("collectives that their rank recorded before", record)
+        for calls in self.calls:
+            for key, (record, call) in list(calls.items()):
+                ends = {(record.comm.id, rank) for rank in call.members}
+                if call.call == "SendRecv" and ends & self.unpaired:
+                    self.lose("sends and receives beside a damaged one", record)
+                    del calls[key]
+
+
 def _calls(
-    operations: Sequence[Record], world: _World, notes: list[str]
+    operations: Sequence[Record],
+    unusable: Collection[int],
+    world: _World,
+    notes: list[str],
+    damaged: list[TraceError],
 ) -> tuple[list[list[RankCall]], int]:
     """Calls of each rank, in the order in which they began or, without times, were written.
+
+    Args:
+        operations: Records of collectives, sends and receives.
+        unusable: Numbers of those that are damaged.
+        world: The ranks.
+        notes: Gets a line for each kind of records that are left out.
+        damaged: Gets an error for each record with an impossible value.
 
     Returns:
         The calls, and the number of records that are left out.
     """
-    out: list[list[tuple[tuple[int, int, int], RankCall]]] = [[] for _ in world.hosts]
-    turn: Counter[tuple[object, ...]] = Counter()
-    lost: Counter[str] = Counter()
-    sources: Counter[str] = Counter()
-    first: list[dict[object, tuple[Record, RankCall]]] = [{} for _ in world.hosts]
-    for place, record in enumerate(operations):
-        members = world.members[record.comm.id]
-        mine = members[record.comm.rank]
-        if mine < 0 or -1 in members:
-            lost["communicators of which processes are missing"] += 1
-            continue
-        call = (
-            _collective(record, members)
-            if record.kind == "coll_perf"
-            else _point_to_point(record, members, mine, turn)
+    read_calls = _Calls(world, damaged)
+    for number, record in enumerate(operations):
+        read_calls.add(record, usable=number not in unusable)
+    read_calls.drop_contradictions()
+    notes += read_calls.notes()
+    used = [record for each in read_calls.calls for record, _ in each.values()]
+    notes += _notes_on_algorithms(operations) + _notes_on_timing(used)
+    if not used:
+        raise TraceError(
+            "holds no operation of a communicator whose processes are all recorded",
+            file=operations[0].file,
+            remedy=_SET,
         )
-        if call is None:
-            lost["kinds that are not expanded"] += 1
-            continue
-        if call.key in first[mine]:
-            _require_same_call(mine, *first[mine][call.key], record, call)
-            lost["collectives that their rank recorded before"] += 1
-            continue
-        first[mine][call.key] = record, call
-        prefix = record.kind.partition("_")[0]
-        sources[str(record.body.get(f"{prefix}_timing_source", "kernel_gpu"))[:40]] += 1
-        begun = call.start_ns if call.end_ns else 0
-        out[mine].append(((begun, record.dumped_us, place), call))
-    notes += [NotUsed(f"{counted(number, 'record')} of {why}") for why, number in lost.items()]
+    place = {id(record): k for k, record in enumerate(operations)}
+
+    def written(row: tuple[Record, RankCall]) -> tuple[int, int, int]:
+        record, call = row
+        return call.start_ns if call.end_ns else 0, record.dumped_us, place[id(record)]
+
+    calls = [[call for _, call in sorted(each.values(), key=written)] for each in read_calls.calls]
+    return calls, read_calls.lost.total()
+
+
+def _notes_on_algorithms(operations: Sequence[Record]) -> list[str]:
     algorithms = Counter(
         name
         for record in operations
@@ -395,33 +518,27 @@ def _calls(
         and (name := str(record.body.get("coll_algo", "")).lower()[:20])
         and name not in _ALGORITHMS
     )
-    notes += [
+    return [
         f"{counted(number, 'record')} of algorithm {name.upper()}, which is not modelled: what "
         "NCCL prefers among rings and trees stands in for it"
         for name, number in algorithms.items()
     ]
-    by_host = sum(number for source, number in sources.items() if source != "kernel_gpu")
-    if by_host:
-        notes.append(
-            f"{counted(by_host, 'record')} timed by the host instead of the accelerator: their "
-            "times include delays of the host"
-        )
-    if not any(out):
-        raise TraceError(
-            "holds no operation of a communicator whose processes are all recorded",
-            file=operations[0].file,
-            remedy=_SET,
-        )
-    calls = [[call for _, call in sorted(each, key=lambda row: row[0])] for each in out]
-    return calls, lost.total()
 
 
-def _require_same_call(
-    rank: int, first: Record, call: RankCall, record: Record, repeated: RankCall
-) -> None:
+def _notes_on_timing(records: Sequence[Record]) -> list[str]:
+    """A note on durations that the host measured."""
+    by_host = sum(timed_by_host(record) for record in records)
+    if not by_host:
+        return []
+    return [
+        f"{counted(by_host, 'record')} timed by the host instead of the accelerator: their "
+        "times include delays of the host"
+    ]
+
+
+def _require_same_file(rank: int, first: Record, record: Record) -> None:
     """Raise TraceError if two files tell different times of a rank's collective."""
-    same_times = (call.start_ns, call.end_ns) == (repeated.start_ns, repeated.end_ns)
-    if record.file == first.file or same_times:
+    if record.file == first.file:
         return
     raise TraceError(
         f"a collective of rank {rank} has other times than in {first.file.name}, line "
@@ -447,10 +564,7 @@ def _without_untimed(
     if not untimed or n_untimed == len(flat):
         return calls, 0
     if n_untimed > FEW_UNTIMED * len(flat):
-        return [
-            [replace(call, start_ns=call.start_ns - call.end_ns, end_ns=0) for call in each]
-            for each in calls
-        ], 0
+        return [_durations_alone(each) for each in calls], 0
     notes.append(
         NotUsed(
             f"{counted(n_untimed, 'record')} of {len(flat):,} without times of kernels: the "
@@ -460,41 +574,78 @@ def _without_untimed(
     return [[call for call in each if call.key not in untimed] for each in calls], n_untimed
 
 
+def _durations_alone(calls: Sequence[RankCall]) -> list[RankCall]:
+    """Calls whose times are not used, but for their durations."""
+    return [
+        replace(call, start_ns=call.start_ns - call.end_ns, end_ns=0, launched_ns=0)
+        for call in calls
+    ]
+
+
 def _without_incomplete(
-    calls: list[list[RankCall]], world: _World, notes: list[str]
+    calls: list[list[RankCall]], world: _World, notes: list[str], path: Path
 ) -> tuple[list[list[RankCall]], int]:
     """Calls that all ranks with a file recorded alike; how many collectives were left out.
 
     The time around what is left out is not explained: it is no computation of the other ranks.
+
+    Raises:
+        TraceError: No call is left.
     """
     recorded, sides = set(world.recorded), sides_of(calls)
-    incomplete = {
-        key
+    lacking = {
+        key: missing
         for key, side in sides.items()
-        if not recorded.intersection(next(iter(side.values())).members) <= side.keys()
+        if (missing := recorded.intersection(next(iter(side.values())).members) - side.keys())
     }
-    contradicting = {key for key, side in sides.items() if differing_ranks(side)}
-    dropped = incomplete | contradicting
-    if not dropped or len(dropped) == len(sides):
+    dropped = lacking.keys() | {key for key, side in sides.items() if differing_ranks(side)}
+    if not dropped:
         return calls, 0
+    where = _rank_that_lacks_most(lacking, sides, world)
     notes += contradictions(calls)
-    if incomplete:
+    if len(dropped) == len(sides):
+        raise TraceError(
+            f"none of its {counted(len(sides), 'collective')} is alike in the records of all ranks"
+            + (f": {where}" if where else f": {'; '.join(contradictions(calls))}"),
+            file=path,
+            remedy=f"keep the files of one run in a folder; {_SET}",
+        )
+    if lacking:
         notes.append(
             NotUsed(
-                f"{counted(len(incomplete), 'collective')} of {len(sides):,} without the records "
-                "of all ranks: left out on the others, too"
+                f"{counted(len(lacking), 'collective')} of {len(sides):,} without the records of "
+                f"all ranks: left out on the others, too ({where})"
             )
         )
     return [[call for call in each if call.key not in dropped] for each in calls], len(dropped)
 
 
+def _rank_that_lacks_most(
+    lacking: Mapping[Hashable, set[int]],
+    sides: Mapping[Hashable, Mapping[int, RankCall]],
+    world: _World,
+) -> str:
+    """The rank that lacks most collectives of others, with its file and the first of them."""
+    if not lacking:
+        return ""
+    number = Counter(rank for missing in lacking.values() for rank in missing)
+    rank, n = number.most_common(1)[0]
+    key = next(key for key, missing in lacking.items() if rank in missing)
+    call = next(iter(sides[key].values()))
+    numbered = f" {key[-1]}" if call.call != "SendRecv" else ""  # type: ignore[index]
+    return (
+        f"{world.files[rank].name} of rank {rank} lacks {n:,}, such as {call.call}{numbered} of "
+        f"{call.communicator}"
+    )
+
+
 def _collective(record: Record, members: tuple[int, ...]) -> RankCall | None:
     body = record.body
-    call = _CALLS.get(str(body.get("coll", "")).lower())
+    call = CALLS.get(str(body.get("coll", "")).lower())
     if call is None:
         return None
     n = len(members)
-    nbytes = record.integer("coll_msg_size_bytes") * (n if call in _PER_RANK else 1)
+    nbytes = record.integer("coll_msg_size_bytes") * (n if call in PER_RANK else 1)
     start, end, launched, channels = _times(record, "coll")
     return RankCall(
         (record.comm.id, record.integer("coll_sn")),
@@ -708,32 +859,43 @@ def _with_missing(trace: _Trace, notes: list[str]) -> list[list[RankCall]]:
 _SEND_TIMES: Final = ("send_gpu_wait_ts", "send_peer_wait_ts", "send_wait_ts", "proxy_step_stop_ts")
 
 
-def _steps(records: Sequence[Record], world: _World) -> list[NetworkStep]:
-    """Steps of senders with all of their times."""
+def _steps(
+    records: Sequence[Record], world: _World, damaged: list[TraceError]
+) -> list[NetworkStep]:
+    """Steps of senders with all of their times; ``damaged`` gets an error for impossible values."""
     out = []
     for record in records:
-        if record.kind != "proxy_trace":
+        if record.kind == "proxy_trace":
+            try:
+                out += _steps_of(record, world)
+            except TraceError as error:
+                damaged.append(error)
+    return out
+
+
+def _steps_of(record: Record, world: _World) -> list[NetworkStep]:
+    """The steps of a record; raises TraceError for an impossible value."""
+    out = list[NetworkStep]()
+    body = record.body
+    members = world.members[record.comm.id]
+    nested = body.get("steps")
+    listed = nested if isinstance(nested, list) else [body]
+    peer = record.integer("peer", 0)
+    if body.get("direction") != "send" or peer >= len(members):
+        return out
+    ends = members[record.comm.rank], members[peer]
+    for step in listed:
+        times = step.get("event_trace_ts") if isinstance(step, dict) else None
+        is_step = body.get("record_type") == "proxy_step" or nested is not None
+        if not is_step or not isinstance(times, dict) or -1 in ends:
             continue
-        body = record.body
-        members = world.members[record.comm.id]
-        nested = body.get("steps")
-        listed = nested if isinstance(nested, list) else [body]
-        peer = record.integer("peer", 0)
-        if body.get("direction") != "send" or peer >= len(members):
-            continue
-        ends = members[record.comm.rank], members[peer]
-        for step in listed:
-            times = step.get("event_trace_ts") if isinstance(step, dict) else None
-            is_step = body.get("record_type") == "proxy_step" or nested is not None
-            if not is_step or not isinstance(times, dict) or -1 in ends:
-                continue
-            at = [record.integer(key, 0, times) for key in _SEND_TIMES]
-            if all(at) and at == sorted(at):
-                size = record.integer("trans_size_bytes", 0, step)
-                channel = record.integer("channel_id", 0)
-                key = (record.comm.id, record.integer("parent_sn", 0))
-                begun, ready, granted, done = (t * 1000 for t in at)
-                out.append(NetworkStep(*ends, channel, size, begun, ready, granted, done, key))
+        at = [record.integer(key, 0, times) for key in _SEND_TIMES]
+        if all(at) and at == sorted(at):
+            size = record.integer("trans_size_bytes", 0, step)
+            channel = record.integer("channel_id", 0)
+            key = (record.comm.id, record.integer("parent_sn", 0))
+            begun, ready, granted, done = (t * 1000 for t in at)
+            out.append(NetworkStep(*ends, channel, size, begun, ready, granted, done, key))
     return out
 
 

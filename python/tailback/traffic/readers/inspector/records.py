@@ -8,7 +8,7 @@ Up to v4.2 every record has its ``header`` and ``metadata``; from v4.3 on, those
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -21,6 +21,7 @@ from tailback.units import counted
 
 _MOST: Final = 1 << 53
 _MAX_RANKS: Final = 1 << 20
+_NAMED: Final = 3
 _BODIES: Final = ("coll_perf", "p2p_perf", "proxy_trace")
 _DROPS: Final = {
     "coll_dropped_total": "collectives",
@@ -37,6 +38,13 @@ VERSIONS: Final = (*_OWN_HEADERS, "v4.3")
 _VERSION: Final = "inspector_output_format_version"
 _MEASURED: Final = ("_us", "_ts")
 """Ends of the names of times, which may have fractions."""
+CALLS: Final = {
+    name.lower(): name
+    for name in ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "AllToAll")
+} | {"gather": "Gather", "scatter": "Scatter"}
+"""Names of calls by those in records, in lower case."""
+PER_RANK: Final = ("AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter")
+"""Calls whose size is that of one rank's part."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,10 @@ class CommunicatorRank:
     rank: int
     n_ranks: int
     n_hosts: int
+
+
+_Source = tuple[CommunicatorRank, tuple[str, int], int]
+"""A communicator, the host and number of a process, and when it wrote, µs since 1970."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +104,9 @@ class InspectorFile:
     Attributes:
         records: In the order of the file.
         dropped: Largest count of what the plugin dropped, by communicator (or process) and kind.
-        orphans: InspectorFile without a communicator, as the marker before them is missing.
-        missing: InspectorFile that markers count and the file lacks.
+        orphans: Records without a communicator, as the marker before them is missing.
+        missing: Records that markers count and the file lacks.
+        damaged: Records and markers with impossible values in their headers.
         cut: Whether the last line is cut short.
         counts_drops: Whether it counts what the plugin dropped, from v4.1 on.
         unreadable: File and line of each line that is no JSON object.
@@ -107,17 +120,14 @@ class InspectorFile:
     cut: bool = False
     counts_drops: bool = False
     unreadable: list[str] = field(default_factory=list)
+    damaged: list[TraceError] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
 
 
 def read_records(file: Path) -> InspectorFile:
-    """Read a file of Inspector.
-
-    Raises:
-        TraceError: A value is impossible.
-    """
+    """Read a file of Inspector; raises TraceError if it cannot be opened."""
     out = InspectorFile()
-    context: tuple[CommunicatorRank, tuple[str, int], int] | None = None
+    context: _Source | None = None
     remaining = 0
     for line, entry in _objects(file, out):
         if entry is None:
@@ -125,20 +135,19 @@ def read_records(file: Path) -> InspectorFile:
             continue
         stats = entry.get("dump_stats")
         if "header" in entry:
-            source = _context(entry, file, line)
-            version = str(entry.get("metadata", {}).get(_VERSION, VERSIONS[0]))
-            if version not in VERSIONS:
-                out.versions.add(shown(version))
             if isinstance(stats, dict):
                 out.missing += remaining
-                _count_drops(out, source, stats, file, line)
                 context, remaining = None, 0
-                out.counts_drops = True
-                if not _has_own_headers(entry.get("metadata")):
-                    keys = ("coll_records", "p2p_records", "proxy_records")
-                    context = source
-                    remaining = sum(_integer(stats, key, file, line, 0) for key in keys)
+            try:
+                source = _context(entry, file, line)
+                if isinstance(stats, dict):
+                    context, remaining = _read_marker(out, entry, source, file, line)
+                    continue
+            except TraceError as error:
+                out.damaged.append(error)
+                remaining = max(remaining - 1, 0)
                 continue
+            _note_version(out, entry)
             remaining = max(remaining - 1, 0)
         elif context is not None and remaining:
             source = context
@@ -146,11 +155,40 @@ def read_records(file: Path) -> InspectorFile:
         else:
             out.orphans += 1
             continue
-        for kind in _BODIES:
-            if isinstance(entry.get(kind), dict):
-                out.records.append(Record(*source, kind, entry[kind], file, line))
+        kinds = [kind for kind in _BODIES if isinstance(entry.get(kind), dict)]
+        out.records += [Record(*source, kind, entry[kind], file, line) for kind in kinds]
+        out.unreadable += [] if kinds else [f"{file.name} line {line}"]
     out.missing += remaining
     return out
+
+
+def _note_version(out: InspectorFile, entry: Mapping[str, Any]) -> None:
+    version = str(entry.get("metadata", {}).get(_VERSION, VERSIONS[0]))
+    if version not in VERSIONS:
+        out.versions.add(shown(version))
+
+
+def _read_marker(
+    out: InspectorFile,
+    entry: Mapping[str, Any],
+    source: _Source,
+    file: Path,
+    line: int,
+) -> tuple[_Source | None, int]:
+    """Count what a marker says was dropped.
+
+    Returns:
+        Communicator and process of the records after it, None if these have their own; and their
+        number.
+    """
+    stats = entry["dump_stats"]
+    _note_version(out, entry)
+    _count_drops(out, source, stats, file, line)
+    out.counts_drops = True
+    if _has_own_headers(entry.get("metadata")):
+        return None, 0
+    keys = ("coll_records", "p2p_records", "proxy_records")
+    return source, sum(_integer(stats, key, file, line, 0) for key in keys)
 
 
 def notes_on_losses(files: list[InspectorFile]) -> list[str]:
@@ -227,12 +265,11 @@ def _has_own_headers(metadata: Any) -> bool:
     return bool(metadata) and metadata.get(_VERSION) in _OWN_HEADERS
 
 
-def _context(
-    entry: dict[str, Any], file: Path, line: int
-) -> tuple[CommunicatorRank, tuple[str, int], int]:
+def _context(entry: dict[str, Any], file: Path, line: int) -> _Source:
     header, metadata = entry["header"], entry.get("metadata", {})
-    if not isinstance(header, dict) or not isinstance(metadata, dict):
-        raise _wrong(file, line, "header and metadata are no objects")
+    for name, value in (("header", header), ("metadata", metadata)):
+        if not isinstance(value, dict):
+            raise _wrong(file, line, f"{name} is {shown(str(value))}, not an object")
     name = str(header.get("comm_name", ""))
     # Plugins that write the same without metadata have one file a process, too.
     host = str(metadata.get("hostname", "") or file.name)
@@ -252,7 +289,7 @@ def _context(
 
 def _count_drops(
     out: InspectorFile,
-    source: tuple[CommunicatorRank, tuple[str, int], int],
+    source: _Source,
     stats: Mapping[str, Any],
     file: Path,
     line: int,
@@ -260,7 +297,11 @@ def _count_drops(
     for key in _DROPS:
         # Skips of PXN are counted once for the process, and repeated by every communicator.
         subject = source[1] if "process" in key else (source[0].id, source[0].rank)
-        number = _integer(stats, key, file, line, 0)
+        try:
+            number = _integer(stats, key, file, line, 0)
+        except TraceError as error:
+            out.damaged.append(error)
+            continue
         if number:
             out.dropped[subject, key] = max(out.dropped.get((subject, key), 0), number)
 
@@ -278,6 +319,23 @@ def _integer(
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
         raise _wrong(file, line, f"{key} is {shown(str(value))}, not a number from 0 to 2^53")
     return value
+
+
+def damaged_value(record: Record, message: str) -> TraceError:
+    """The error for a value of a record."""
+    return _wrong(record.file, record.line, message)
+
+
+def notes_on_damage(damaged: Sequence[TraceError]) -> list[str]:
+    """A line on records that are left out, with file, line, field and value of the first."""
+    if not damaged:
+        return []
+    named = "; ".join(
+        f"{error.file.name if error.file else ''}, {error.place}: {error.message}"
+        for error in damaged[:_NAMED]
+    )
+    more = " …" if len(damaged) > _NAMED else ""
+    return [NotUsed(f"{counted(len(damaged), 'damaged record')}: {named}{more}")]
 
 
 def _wrong(file: Path, line: int, message: str) -> TraceError:

@@ -186,6 +186,14 @@ def _read_traces(
                 file=file,
                 remedy="keep the traces of one run in a folder, one for each rank",
             )
+        first = next((each for each in traces.values() if each.world and trace.world), trace)
+        if first.world != trace.world:
+            raise TraceError(
+                f"is of {trace.world} ranks, and {first.file.name!r} of {first.world}: they are of "
+                "two runs",
+                file=file,
+                remedy="keep the traces of one run in a folder, one for each rank",
+            )
         traces[trace.rank] = trace
     return traces, _count_ranks(traces, path)
 

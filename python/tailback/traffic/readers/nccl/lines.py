@@ -83,6 +83,7 @@ class NcclLog:
         unknown_calls: Calls of communicators whose beginning is not in the log.
         port_gbps: Rate of an accelerator to the others of its host (``totalBw``), the lowest that
             is logged; None if none is.
+        files: File with the first call of each accelerator.
         notes: What is not modelled, and which calls are left out.
     """
 
@@ -93,6 +94,7 @@ class NcclLog:
     rings: dict[int, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     unknown_calls: int = 0
     port_gbps: float | None = None
+    files: dict[Accelerator, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def ring_of(self, nranks: int, channels: int) -> tuple[tuple[int, ...], ...]:
@@ -269,6 +271,7 @@ def _read_calls(log: NcclLog, lines: Sequence[_Line], unmodelled: Counter[str]) 
         name, count, datatype, root = (line.content[k] for k in (1, 3, 4, 5))
         if comm.rank == 0 and line.content[0].startswith("mscclFunc"):
             unmodelled["MSCCL"] += 1
+        log.files.setdefault(comm.accelerator, line.file)
         log.calls.setdefault(comm.accelerator, []).append(
             LoggedCall(
                 name,

@@ -7,7 +7,7 @@ their collectives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tailback.errors import TraceError
@@ -108,7 +108,22 @@ def _world(log: NcclLog, path: Path) -> list[Accelerator]:
             file=path,
             remedy="give the logs of all processes in one folder",
         )
+    _require_one_run(log, set(world.values()))
     return [world[rank] for rank in range(n_ranks)]
+
+
+def _require_one_run(log: NcclLog, world: Collection[Accelerator]) -> None:
+    """Raise TraceError if accelerators made calls that are not in the job's communicator."""
+    strange = next((accelerator for accelerator in log.calls if accelerator not in world), None)
+    if strange is None:
+        return
+    mine = next((log.files[each] for each in log.calls if each in world), None)
+    raise TraceError(
+        f"process {strange.pid} on {strange.host} has no communicator with those of "
+        f"{mine.name if mine else 'other files'}: these are of two runs",
+        file=log.files[strange],
+        remedy="keep the logs of one run in a folder",
+    )
 
 
 def _calls(log: NcclLog, world: Sequence[Accelerator], notes: list[str]) -> list[list[RankCall]]:
