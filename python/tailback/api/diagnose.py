@@ -69,7 +69,7 @@ from tailback.io.input_files import recording_files
 from tailback.io.progress import Progress
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
-from tailback.remedy import REMEDIES, RemedyContext, diagnose_and_cure, recommend
+from tailback.remedy import REMEDIES, RemedyContext, diagnose_and_cure, recommend_surely
 from tailback.remedy.proposal import RATES_WITHIN_HOSTS
 from tailback.remedy.screening import Placements, Screening, screen, screen_by_bound
 from tailback.report import Attribution, attribute, export_figures, to_json, to_table, write_report
@@ -635,7 +635,9 @@ class _Workflow:
             diagnosis = explained(
                 diagnosis,
                 made,
-                lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
+                lambda measured, saves: recommend_surely(
+                    run, measured, search, context, saves=saves
+                ),
             )
         assumptions = diagnosis.assumptions
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
