@@ -341,7 +341,7 @@ def saves_beside_cause(diagnosis: Diagnosis) -> Saves:
 
     def saves(candidate: Candidate, before: Candidate) -> str:
         text = saves_in_simulation(candidate, before)
-        if cost is None or CAUSE_OF_KIND.get(candidate.kind) == cause:
+        if not cost or CAUSE_OF_KIND.get(candidate.kind) == cause:
             return text
         return text + beside_cost(mean_gain(candidate, before), cost)
 

@@ -109,7 +109,7 @@ class Optimiser:
         if before is not None:
             changes = {name: proposal.change for name, proposal in self.proposals.items()}
             proved = with_gain_intervals(
-                self.run, proved, before, changes, context, self.usable_kinds
+                self.run, proved, before, changes, context, self.usable_kinds, self.progress
             )
             proved = self._with_placements_alone(proved)
         return [*sorted(proved, key=fastest_first), *left_out, *unusable]

@@ -335,6 +335,7 @@ def with_gain_intervals(
     changes: Mapping[str, Change],
     context: RemedyContext,
     usable: frozenset[Kind] = USER_KINDS,
+    progress: Progress | None = None,
 ) -> list[Candidate]:
     """The candidates; those that may be recommended with their gains over an ensemble.
 
@@ -352,7 +353,9 @@ def with_gain_intervals(
         changes: The change of each candidate, by name.
         context: How to simulate, in how many draws, and with which other engine settings.
         usable: Kinds of change that are recommended before others.
+        progress: Called with what is compared and the share done, 0–1.
     """
+    step = progress or (lambda _what, _share: None)
     engines = [Change(variation=e) for e in _engines_that_matter(run, context.engines)]
     faster = [
         c
@@ -371,10 +374,12 @@ def with_gain_intervals(
     ]
     compared: dict[str, Candidate] = {}
     with optional("intervals of gains"):
-        for contenders in classes:
+        for number, contenders in enumerate(classes):
+            step(f"comparing changes in {len(draws)} draws", number / (len(classes) + 1))
             ordered = _semifinalists(contenders, changes, few, context)
             most = FINALISTS if len(draws) > CONFIRMED else 1
             _compare(ordered, most, compared, before, changes, (draws, engines), context)
+        step(f"comparing changes in {len(draws)} draws", len(classes) / (len(classes) + 1))
         for kind in sorted(everything):
             alone = [c for c in faster if c.kinds == {kind}]
             _compare(alone, 1, compared, before, changes, (draws, engines), context)
