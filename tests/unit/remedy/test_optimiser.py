@@ -70,6 +70,14 @@ def test_three_kinds_are_combined_if_fastest() -> None:
     assert remedy.name == "tile" and f"operators could use {name}" in remedy.action
 
 
+def test_combinations_that_save_together_are_extended() -> None:
+    """Of the single changes, three would take 113; with the combination of two, 48."""
+    times = {"now": 100, "tile": 99, "adaptive": 99, "max-min": 115, "adaptive+tile": 42}
+    times |= {"adaptive+max-min+tile": 30}
+    result = search(placement_run(routing="deterministic"), table(times, 140), placements=PLACES)
+    assert result.best[0] == "tile + max-min-rates + adaptive-routing"
+
+
 def test_a_combination_without_gain_is_not_recommended() -> None:
     times = {"now": 100, "tile": 60, "adaptive": 80, "adaptive+tile": 90}
     result = search(placement_run(routing="deterministic"), table(times), placements=PLACES)
