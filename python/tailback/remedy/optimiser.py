@@ -218,7 +218,7 @@ class Optimiser:
         """
         simulated = {frozenset(self.proposals[name].parts): name for name in time}
         parts = frozenset(proposal.parts)
-        of_two = [
+        of_two: list[tuple[str, ...]] = [
             (simulated[parts - {part}], part)
             for part in proposal.parts
             if len(parts) > 2 and parts - {part} in simulated
