@@ -119,6 +119,7 @@ def test_a_removed_cause_gains_its_cost(drawn: dict[str, Any]) -> None:
         assert remedy.removes is None and not remedy.name and remedy.gain == 0.0
         return
     assert remedy.gain == gain.value > 0.0 and gain.low <= gain.value <= gain.high
+    assert remedy.name or remedy.removes == diagnosis.cause
     if remedy.removes is None:
         return
     cost = costs[remedy.removes]
@@ -139,6 +140,15 @@ def test_screen_and_report_state_that_gain(drawn: dict[str, Any]) -> None:
     gain = remedy.predicted_gain
     assert gain is not None
     words = tuple(percent(share) for share in (gain.value, gain.low, gain.high))
+    figure = attainable_bars(diagnosis)
+    assert figure is not None
+    bars = {row["name"]: row for row in figure["rows"]}
+    after = bars["with the remedy"]
+    assert after["to"] == pytest.approx((1 - gain.value) * explanation.elapsed_ps)
+    if not remedy.name:
+        # The headline states what the advice gains.
+        assert words[0] in diagnosis.headline
+        return
     screen = " ".join(" ".join(diagnosis_lines(diagnosis, Path("out"), verbose=True)).split())
     step = story_of(diagnosis, [], [], {})[0]
     for text in (screen, " ".join(item.text for item in step.items)):
@@ -150,8 +160,3 @@ def test_screen_and_report_state_that_gain(drawn: dict[str, Any]) -> None:
         assert not any(text in remedy.actions[0] for text in beside)
     elif words[0] != percent(at_fault.share):
         assert beside[gain.value > at_fault.share] in remedy.action
-    figure = attainable_bars(diagnosis)
-    assert figure is not None
-    bars = {row["name"]: row for row in figure["rows"]}
-    after = bars["with the remedy"]
-    assert after["to"] == pytest.approx((1 - gain.value) * explanation.elapsed_ps)

@@ -216,7 +216,7 @@ class DiagnosisResult(FolderResult):
         }
         if diagnosis.remedy is not None:
             remedy = diagnosis.remedy
-            rows["remedy"] = remedy.name
+            rows["remedy"] = remedy.name or remedy.actions[0]
             rows["with the remedy"] = f"{remedy.gain_range} less time"
         if self.run.skip_notes:
             rows["note"] = "; ".join(self.run.skip_notes)

@@ -375,7 +375,8 @@ class Remedy(FrozenModel):
         gain: Share of the time that it saves: ``predicted_gain.value``, or in a forecast the mean
             over all draws of the ensemble.
         predicted_gain: Share of the measured time that it saves, with the error of the model; None
-            if nothing was measured, or if it does not help.
+            if nothing was measured, or if it does not help. Of advice without a change, what the
+            cause costs that it removes.
         removes: The cause that it removes, and nothing else: its gain is what this cause costs in a
             measured run, or what a forecast gains without it. None for other changes.
         candidates: All candidates tried, best first.

@@ -146,12 +146,14 @@ class MeasuredGains:
         costs: Cost of each cause.
         cause: The verdict.
         lossy: Whether queues drop packets.
+        is_located: Whether the advice is to remove the cause, not to find it first.
     """
 
     measured: Measured
     costs: Sequence[Cost]
     cause: Cause
     lossy: bool
+    is_located: bool = True
 
     def of(self, candidate: Candidate, before_ps: int) -> Estimate:
         """The gain of a candidate that was simulated.
@@ -166,6 +168,10 @@ class MeasuredGains:
         cost = self.removed(candidate)
         if cost is None:
             return predicted_gain(candidate, before_ps, self.measured, lossy=self.lossy)
+        return self.of_cost(cost)
+
+    def of_cost(self, cost: Cost) -> Estimate:
+        """The gain of what removes a cause and nothing else."""
         elapsed_ps = max(self.measured.elapsed_ps, 1)
         low, high = (min(ps / elapsed_ps, 1.0) for ps in (cost.low_ps, cost.high_ps))
         return Estimate(
@@ -174,14 +180,15 @@ class MeasuredGains:
 
     def removed(self, candidate: Candidate) -> Cost | None:
         """Cost of the cause that a candidate removes without changing anything else, if any."""
-        cause = REMOVED.get(candidate.kind, "routing" if candidate.name == EVEN_ROUTES else None)
-        return next((cost for cost in self.costs if cost.cause == cause), None)
+        return self._cost(
+            "routing" if candidate.name == EVEN_ROUTES else REMOVED.get(candidate.kind)
+        )
 
     def said(self, candidate: Candidate, before: Candidate) -> str:
         """What a candidate gains, in words, and whether the cause costs more or less."""
         gain = self.of(candidate, before.elapsed_ps)
         text = wording.gain_of_measured(gain, self.measured.elapsed_ps)
-        of_cause = next((cost for cost in self.costs if cost.cause == self.cause), None)
+        of_cause = self._cost(self.cause)
         removes = self.removes(candidate)
         if of_cause is None or removes is not None or self.cause in NOT_OF_THE_NETWORK:
             return text
@@ -207,18 +214,21 @@ class MeasuredGains:
         tried = [self._of_measured(each, remedy.before_ps) for each in remedy.candidates]
         stated = remedy.model_copy(update={"candidates": tried})
         if not remedy.name:
-            return stated
+            removed = self.is_located and self.cause in REMOVED_BY_ADVICE
+            cost = self._cost(self.cause if removed else None)
+            return stated if cost is None else self._gaining(stated, self.of_cost(cost), self.cause)
         candidate = _candidate(remedy, remedy.name)
         predicted = self.of(candidate, remedy.before_ps)
         if predicted.value <= 0.0:
             return _without_change(stated, (wording.NO_PREDICTED_GAIN,))
-        return stated.model_copy(
-            update={
-                "gain": predicted.value,
-                "predicted_gain": predicted,
-                "removes": self.removes(candidate),
-            }
-        )
+        return self._gaining(stated, predicted, self.removes(candidate))
+
+    def _gaining(self, remedy: Remedy, gain: Estimate, removes: Cause | None) -> Remedy:
+        update = {"gain": gain.value, "predicted_gain": gain, "removes": removes}
+        return remedy.model_copy(update=update)
+
+    def _cost(self, cause: Cause | None) -> Cost | None:
+        return next((cost for cost in self.costs if cost.cause == cause), None)
 
     def _of_measured(self, candidate: Candidate, before_ps: int) -> Candidate:
         if candidate.gain is None:
@@ -232,6 +242,10 @@ class MeasuredGains:
 
 REMOVED: Mapping[Kind, Cause] = {"repair": "slow-link"}
 """The cause that each kind of remedy removes without changing anything else."""
+
+REMOVED_BY_ADVICE: tuple[Cause, ...] = ("slow-link", "other-traffic", "imbalance", "noise")
+"""Causes that advice without a simulated change removes as their cost was simulated: repair the
+cable, stop the other job, balance the work, keep the hosts quiet."""
 
 EVEN_ROUTES = "even-routes"
 """The remedy of routes that use some of several parallel links more than others."""

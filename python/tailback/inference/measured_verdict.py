@@ -162,7 +162,10 @@ def explain(
     )
     explained = verdict.with_costs(explanation.costs)
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    gains = MeasuredGains(measured, explanation.costs, cause, summary.lossy)
+    is_open = {"slow-link": summary.place_open, "other-traffic": summary.unknown_job is not None}
+    gains = MeasuredGains(
+        measured, explanation.costs, cause, summary.lossy, not is_open.get(cause, False)
+    )
 
     def remedy_in_words(gains: MeasuredGains) -> Remedy | None:
         proved = advise(explained if other else diagnosis, gains.said)
