@@ -24,7 +24,7 @@ from tests.factories.diagnosis_runs import placement_run
 from tests.factories.explanations import expected, share
 from tests.factories.measured_times import MS, measured
 
-CAUSES = ("slow-link", "placement", "other-traffic", "pattern")
+CAUSES = ("slow-link", "placement", "other-traffic", "pattern", "routing")
 KINDS: dict[str, tuple[Kind, ...]] = {
     "repaired-cables": ("repair",),
     "tile": ("placement",),

@@ -286,11 +286,15 @@ def _decided(
 def _in_full(explanation: Explanation, measured: Measured, summary: EvidenceSummary) -> Explanation:
     """The explanation with noise inside calls, and the model's error, in the ranges of costs.
 
-    A suspect link that is the only one named costs what slow links do.
+    Routes that counters and tables show to cost time cost the larger of both. A suspect link that
+    is the only one named costs what slow links do.
     """
     noise, elapsed = summary.noise_in_calls_ps, measured.elapsed_ps
     noisy = with_noise_in_calls(explanation.costs, *noise, elapsed)
-    costs = with_model_error(noisy, elapsed, lossy=summary.lossy)
+    largest: dict[str, Cost] = {}
+    for cost in with_model_error(noisy, elapsed, lossy=summary.lossy):
+        largest.setdefault(cost.cause, cost)
+    costs = list(largest.values())
     slow = next((cost for cost in costs if cost.cause == "slow-link"), None)
     links = explanation.suspect_links
     if slow is not None and len(slow.links) == 1:
