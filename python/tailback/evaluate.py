@@ -35,6 +35,10 @@ class EngineVariation:
         packets: Factor of the size of packets.
         other_adaptive: Adaptive routing compares ports by their queues and missing credit if the
             scenario has it compare queues alone, and vice versa.
+        other_sends: Sends up to the eager limit are complete when copied if the scenario has them
+            complete when sent, and vice versa.
+        other_progress: Ranks answer handshakes of larger messages only in calls if the scenario has
+            them answer at once, and vice versa.
     """
 
     buffers: float = 1.0
@@ -43,6 +47,8 @@ class EngineVariation:
     other_injection: bool = False
     packets: float = 1.0
     other_adaptive: bool = False
+    other_sends: bool = False
+    other_progress: bool = False
 
 
 @dataclass(frozen=True, eq=False)

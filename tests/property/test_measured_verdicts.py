@@ -66,6 +66,7 @@ def require_agreement(diagnosis: Diagnosis, files: MeasuredFiles) -> None:
     for cost in explanation.costs:
         assert 0 <= cost.low_ps <= cost.ps <= cost.high_ps <= total, cost
         assert abs(cost.share - cost.ps / total) < 1e-9
+    assert len({cost.cause for cost in explanation.costs}) == len(explanation.costs)
     for name in CAUSE_OF_PART:
         assert explanation.parts.get(name, 0) >= 0, (name, explanation.parts)
     low, high = diagnosis.not_explained_low_ps, diagnosis.not_explained_high_ps
@@ -76,6 +77,8 @@ def require_agreement(diagnosis: Diagnosis, files: MeasuredFiles) -> None:
     if remedy is not None and remedy.predicted_gain is not None:
         gain = remedy.predicted_gain
         assert gain.low <= gain.value <= gain.high
+        removed = None if remedy.removes is None else explanation.cost(remedy.removes)
+        assert removed is None or gain.value == removed.share
     suspects = {link.name: link for link in explanation.suspect_links}
     for link in suspects.values():
         assert link.status == "named" or link.reason

@@ -19,8 +19,6 @@ from tailback.cli import cli
 from tailback.cli.progress import Meter
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis.model import Diagnosis
-from tailback.errors import TailbackError
-from tests.factories.repository import ROOT
 from tests.factories.traced_simulations import traced
 
 STATIC = {"routing": "deterministic"}
@@ -186,6 +184,13 @@ def test_a_budget_needs_a_unit() -> None:
     assert result.exit_code != 0 and "'60' is not a time with a unit" in result.output
 
 
-def test_forecasts_refuse_a_budget() -> None:
-    with pytest.raises(TailbackError, match="budget=: needs a measured run"):
-        tb.diagnose(ROOT / "examples/demo/demo.toml", budget="60 s")
+@pytest.mark.parametrize(("readings", "is_cut"), [(40, True), (10**6, False)])
+def test_forecasts_keep_to_a_budget(readings: int, is_cut: bool) -> None:
+    tree = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 1}
+    ring = {"kind": "ring", "ranks": 4, "messages": 1, "size": "16 KiB"}
+    scenario = {"fabric": {"fat_tree": tree}, "job": [{"pattern": ring}]}
+    limit = Budget(float(readings), ticking())
+    diagnosis = tb.diagnose(scenario, methods=["block"], budget=limit).diagnosis
+    assert diagnosis.forecast is not None and diagnosis.budget is not None
+    left_out = {left.step for left in diagnosis.budget.left_out}
+    assert ("repetitions" in left_out and "engine settings" in left_out) is is_cut

@@ -32,7 +32,7 @@ from tailback.api.effort import (
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
-from tailback.budget import Budget, current, end_input, fits, leave_out, limited_to, reserved
+from tailback.budget import Budget, end_input, fits, leave_out, limited_to, reserved
 from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
 from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
@@ -69,7 +69,7 @@ from tailback.io.input_files import recording_files
 from tailback.io.progress import Progress
 from tailback.placement import RankFile
 from tailback.placement.variant import PlacementVariant, nodes_by_name
-from tailback.remedy import REMEDIES, RemedyContext, diagnose_and_cure, recommend
+from tailback.remedy import REMEDIES, RemedyContext, diagnose_and_cure, recommend_surely
 from tailback.remedy.proposal import RATES_WITHIN_HOSTS
 from tailback.remedy.screening import Placements, Screening, screen, screen_by_bound
 from tailback.report import Attribution, attribute, export_figures, to_json, to_table, write_report
@@ -216,7 +216,7 @@ class DiagnosisResult(FolderResult):
         }
         if diagnosis.remedy is not None:
             remedy = diagnosis.remedy
-            rows["remedy"] = remedy.name
+            rows["remedy"] = remedy.name or remedy.actions[0]
             rows["with the remedy"] = f"{remedy.gain_range} less time"
         if self.run.skip_notes:
             rows["note"] = "; ".join(self.run.skip_notes)
@@ -264,8 +264,8 @@ def diagnose(
         remedies: Kinds of remedy to try (``tailback list remedy``); default: all.
         seeds: Repetitions of every re-simulation, at least 1; default: 3, or 1 if a simulation is
             large (:data:`tailback.api.effort.MANY_EVENTS`).
-        budget: Wall-clock time for the diagnosis of a measured run, such as ``"60 s"``. What does
-            not fit is left out (``result.budget``); the verdict is then less certain.
+        budget: Wall-clock time for the diagnosis, such as ``"60 s"``. What does not fit is left out
+            (``result.budget``); the verdict is then less certain.
         threads: Threads of the engine; default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
@@ -321,7 +321,7 @@ def diagnose(
             repeated,
             step,
             analyse,
-            engine_variations(run) if expected.summary is None else (),
+            expected.summary is None,
         )
         measured = expected.measured_with_ideal(evaluate)
         diagnosis, after, written, rates = workflow.diagnose(
@@ -516,6 +516,8 @@ class _EvidenceFiles:
         fifo = prepared
         if measured is not None:
             prepared = with_round_robin_adapters(prepared)
+        else:
+            end_input()
         step("simulating the scenario", 0.0)
         run = execute(prepared, watch=watch, threads=threads, record_computation=True)
         evidence, explanation, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
@@ -554,7 +556,6 @@ class _EvidenceFiles:
             counters=bool(self.counters),
             jobs=self.jobs is not None,
             samples=self.samples is not None,
-            budget=current() is not None,
         )
         option_given = next((option for option, there in options.items() if there), "")
         if option_given and measured is None:
@@ -588,7 +589,7 @@ class _Workflow:
     seeds: int
     progress: Progress
     analyse: Callable[[base.Run], RunAnalysis]
-    engines: Sequence[EngineVariation]
+    is_forecast: bool
 
     def diagnose(
         self, explained: Callable[[Diagnosis, Placements, Advise], Diagnosis]
@@ -612,6 +613,7 @@ class _Workflow:
         estimate = make_fluid_evaluate(prepared, options) if worth_screening(run) else None
         screened = self._screened(made, estimate)
         made = screened.kept
+        engines = engine_variations(run, seeds) if self.is_forecast else ()
         rules = other_rules(prepared.scenario)
         causes = weigh_causes(
             run,
@@ -621,21 +623,23 @@ class _Workflow:
             seeds=seeds,
             progress=self.progress,
             analyse=self.analyse,
-            engines=self.engines,
-            program=prepared.observed.program if self.engines else None,
+            engines=engines,
+            program=prepared.observed.program if self.is_forecast else None,
         )
-        context = self._search_inputs(estimate, screened, placed, rules)
+        context = self._search_inputs(estimate, screened, placed, rules, engines)
         with reserved(AFTER_REMEDIES):
             diagnosis, search = diagnose_and_cure(
                 causes, context, seeds=seeds, progress=self.progress
             )
-        if self.engines:
+        if self.is_forecast:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
         with reserved(1):
             diagnosis = explained(
                 diagnosis,
                 made,
-                lambda measured, saves: recommend(run, measured, search.candidates, saves=saves),
+                lambda measured, saves: recommend_surely(
+                    run, measured, search, context, saves=saves
+                ),
             )
         assumptions = diagnosis.assumptions
         warnings = [*_impossible_requests(prepared, errors if methods else []), *diagnosis.warnings]
@@ -697,6 +701,7 @@ class _Workflow:
         screened: Screening,
         placed: Mapping[PlacementVariant, NDArray[np.uint32]],
         rules: Sequence[str],
+        engines: Sequence[EngineVariation],
     ) -> RemedyContext:
         """Inputs of the search for remedies, with placements and those that screening keeps."""
         run, evaluate, large = self.run, self.evaluate, is_large(self.run)
@@ -711,12 +716,12 @@ class _Workflow:
             rules,
             frozenset(self.remedies) or None,
             {variant.name: variant for variant in placed},
-            self.engines or RATES_WITHIN_HOSTS,
+            engines or RATES_WITHIN_HOSTS,
             evaluate(unshared).elapsed_ps if large else 0,
             {name: node for name, node in made.items() if name not in screened.kept},
             self._coarse(),
             draws(self.seeds, run),
-            {} if large else other_settings(run),
+            {} if large else other_settings(run, self.prepared.observed.program),
         )
 
     def _coarse(self) -> Evaluate | None:

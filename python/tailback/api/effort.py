@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from tailback.budget import fits, leave_out
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.errors import option
 from tailback.evaluate import EngineVariation
 from tailback.remedy.optimiser import CHEAP_EVENTS
 from tailback.run import run as base
+from tailback.traffic.program import SENDS, Op, Program
 
 REPETITIONS = 3
 """Repetitions of every re-simulation."""
@@ -72,11 +75,15 @@ def draws(seeds: int, run: base.Run) -> int:
     return max(seeds, min(DRAWS, 7 * seeds - 1, affordable))
 
 
-def other_settings(run: base.Run) -> dict[str, EngineVariation]:
-    """Settings of the engine to which a remedy may be sensitive, as words of a sentence."""
+def other_settings(run: base.Run, program: Program) -> dict[str, EngineVariation]:
+    """Settings of the engine to which a remedy may be sensitive, as words of a sentence.
+
+    Args:
+        run: The run to diagnose.
+        program: Traffic of its job: settings that concern none of its messages are left out.
+    """
     engine = run.scenario.engine
     weighs_credit = engine.adaptive.load == "queue-and-credit"
-    turns = engine.injection == "round-robin"
     named = {
         "buffers of half the size": EngineVariation(buffers=0.5),
         "buffers of twice the size": EngineVariation(buffers=2.0),
@@ -86,8 +93,17 @@ def other_settings(run: base.Run) -> dict[str, EngineVariation]:
         ),
     }
     if engine.injection != "per-destination":
+        turns = engine.injection == "round-robin"
         order = "one message after another" if turns else "messages in turns"
         named[f"adapters that send {order}"] = EngineVariation(other_injection=True)
+    sizes = program.amount[np.isin(program.kind, SENDS)]
+    if (sizes <= engine.eager).any():
+        done = "copied" if engine.eager_sends == "sent" else "sent"
+        named[f"small sends that are complete when {done}"] = EngineVariation(other_sends=True)
+    computes = program.amount[program.kind == Op.COMPUTE].any()
+    if computes and (sizes > engine.eager).any():
+        when = "only in calls" if engine.progress == "always" else "at once"
+        named[f"handshakes answered {when}"] = EngineVariation(other_progress=True)
     return named
 
 
@@ -96,9 +112,19 @@ FEWER_VARIATIONS = ENGINE_VARIATIONS[1::2]
 the adapters' order of sending differ between them."""
 
 
-def engine_variations(run: base.Run) -> Sequence[EngineVariation]:
-    """Other engine settings with which every step of the waterfall is simulated."""
-    return FEWER_VARIATIONS if is_large(run) else ENGINE_VARIATIONS
+def engine_variations(run: base.Run, seeds: int) -> Sequence[EngineVariation]:
+    """Other engine settings with which every step of the waterfall is simulated, if that fits.
+
+    Args:
+        run: The run to diagnose.
+        seeds: Repetitions of every step.
+    """
+    choices = [FEWER_VARIATIONS] if is_large(run) else [ENGINE_VARIATIONS, FEWER_VARIATIONS]
+    for variations in choices:
+        if fits((seeds + len(variations)) * AFTER_SEARCH):
+            return variations
+        leave_out("engine settings", 0, len(variations) * AFTER_SEARCH)
+    return ()
 
 
 def note_on_effort(asked: int | None, run: base.Run) -> list[str]:

@@ -24,19 +24,49 @@ SILENT_S: Final = 10.0
 """Longest time without a line where stderr is no terminal, as far as steps are reported."""
 
 
+class Stage:
+    """Estimates the time left of what is being done, from the shares reported so far.
+
+    A share below the last one begins another stage.
+    """
+
+    def __init__(self) -> None:
+        self._began: tuple[float, float] | None = None
+        self._share = 0.0
+
+    def left_s(self, share: float, now_s: float) -> float | None:
+        """Seconds left at a share of 0–1; None until the stage has advanced."""
+        if self._began is None or share < self._share:
+            self._began = (now_s, share)
+        self._share = share
+        began_s, first = self._began
+        return (now_s - began_s) * (1.0 - share) / (share - first) if share > first else None
+
+
 class Lines:
     """Writes what a long command does, at most one line in :data:`SILENT_S`."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
         self._began = self._said = time.monotonic()
+        self._budget = budget
+        self._stage = Stage()
 
     def step(self, what: str, share: float) -> None:
-        """Say what is done, if nothing has been said for a while."""
+        """Say what is done, and for how long, if nothing has been said for a while."""
         now = time.monotonic()
+        left = _left(self._stage.left_s(share, now), self._budget)
         if now - self._said >= SILENT_S:
             self._said = now
             done = f", {share:.0%}" if share > 0 else ""
-            click.echo(f"{now - self._began:.0f} s: {printable(what)}{done}", err=True)
+            said = f"{printable(what)}{done}{left and f', {left}'}"
+            click.echo(f"{now - self._began:.0f} s: {said}", err=True)
+
+
+def _left(stage_s: float | None, budget: Budget | None) -> str:
+    """The time left of a stage, and of a budget; empty if both are unknown."""
+    parts = [] if stage_s is None or stage_s < 1.0 else [f"about {stage_s:.0f} s left of this"]
+    parts += [] if budget is None else [f"{budget.left_s:.0f} s left"]
+    return "; ".join(parts)
 
 
 class Meter:
@@ -48,6 +78,7 @@ class Meter:
         self._bar = bar
         self._lines = lines
         self._budget = budget
+        self._stage = Stage()
         self._began: tuple[float, int, int] | None = None
         self._events = 0
         self._task = bar.add_task("reading", total=1.0, detail="") if bar is not None else None
@@ -61,7 +92,7 @@ class Meter:
                 self._task,
                 description=printable(what)[:44],
                 completed=share,
-                detail="" if self._budget is None else f"{self._budget.left_s:.0f} s left",
+                detail=_left(self._stage.left_s(share, time.monotonic()), self._budget),
             )
 
     def watch(self, time_ps: int, delivered: int, packets: int, events: int) -> None:
@@ -100,7 +131,7 @@ def meter(quiet: bool, budget: Budget | None = None) -> Iterator[Meter]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        shown = Meter(None, lines=Lines())
+        shown = Meter(None, lines=Lines(budget))
         with reported(shown.step):
             yield shown
         return

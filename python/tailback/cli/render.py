@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import chain
 from pathlib import Path
 
@@ -369,19 +369,21 @@ def _remedy(
         lines += wrap(f"{remedy.files[RATES_FILE]}: {printable(str(folder / RATES_FILE))}")
     if not verbose:
         return lines
-    # Shares of the simulated time are not those of the measured one.
-    return lines + _tried(remedy, gains=diagnosis.explanation is None)
+    return lines + _tried(diagnosis, remedy)
 
 
-def _tried(remedy: Remedy, *, gains: bool) -> list[str]:
-    """The candidates that were simulated, with their gains if wanted, and those ruled out."""
+def _tried(diagnosis: Diagnosis, remedy: Remedy) -> list[str]:
+    """The candidates that were simulated, and those ruled out."""
     lines = list[str]()
     proved = remedy.shown_candidates
+    times = {candidate.name: diagnosis.time_with(candidate)[0] for candidate in proved}
     # The remedy first, even if a faster candidate is not applicable.
-    proved.sort(key=lambda candidate: candidate.name != remedy.name)
+    proved.sort(key=lambda candidate: (candidate.name != remedy.name, times[candidate.name]))
     hidden = sum(candidate.proved for candidate in remedy.candidates) - len(proved)
     if proved:
-        lines += candidate_lines(proved, remedy.before_ps, gains=gains)
+        # Shares of the simulated time are not those of the measured one.
+        forecast = diagnosis.explanation is None
+        lines += candidate_lines(proved, remedy.before_ps, times, gains=forecast)
     if hidden:
         lines += wrap(f"and {counted(hidden, 'slower combination')}")
     left_out = [c for c in remedy.candidates if c.status is Status.RULED_OUT]
@@ -395,7 +397,11 @@ def _tried(remedy: Remedy, *, gains: bool) -> list[str]:
 
 
 def candidate_lines(
-    candidates: Sequence[Candidate], before_ps: int, *, gains: bool = True
+    candidates: Sequence[Candidate],
+    before_ps: int,
+    times: Mapping[str, int],
+    *,
+    gains: bool = True,
 ) -> list[str]:
     """Estimate and proof of every simulated candidate, slower ones included.
 
@@ -403,6 +409,7 @@ def candidate_lines(
         candidates: The candidates.
         before_ps: Simulated time of the unchanged run, in a separate row unless it is that of one
             of the candidates.
+        times: Time by packets of each, by name.
         gains: Also show the share of ``before_ps`` that each saves by packets.
     """
     rows = list[tuple[str, ...]]()
@@ -412,8 +419,8 @@ def candidate_lines(
         (
             c.name,
             format_time(c.estimate_ps) if c.estimate_ps else "—",
-            format_time(c.elapsed_ps),
-            percent(1 - c.elapsed_ps / max(before_ps, 1) if c.gain is None else c.gain),
+            format_time(times[c.name]),
+            percent(1 - times[c.name] / max(before_ps, 1)),
             "—" if c.congested_fraction is None else percent(c.congested_fraction),
         )
         for c in candidates

@@ -151,6 +151,18 @@ def contention_costs_little(most: float) -> str:
     )
 
 
+def beside_cost(gain: float, cost: float) -> str:
+    """Clause on a change that removes more, or less, than the cause; empty if it gains the same.
+
+    Args:
+        gain: Share of the time that it saves.
+        cost: Share of the time that the cause costs.
+    """
+    if percent(gain) == percent(cost):
+        return ""
+    return ", more than the cause alone costs" if gain > cost else ", less than the cause costs"
+
+
 # --- the finding of a verdict without a rule ---------------------------------------------------
 
 CODE = "TB000"

@@ -282,7 +282,8 @@ class Candidate(FrozenModel):
         elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 if not simulated.
         low_ps: Minimum of ``elapsed_ps`` over the seeds.
         high_ps: Maximum of ``elapsed_ps`` over the seeds.
-        gain: Mean gain over an ensemble of simulations, paired by seed; None if not simulated.
+        gain: Mean gain over an ensemble of simulations, paired by seed; None if not simulated. In a
+            measured run, this and the other gains are shares of the measured time.
         gain_low: Smallest gain in the ensemble and with other engine settings, without the lowest
             twentieth of the draws.
         gain_high: Largest gain, likewise.
@@ -374,7 +375,10 @@ class Remedy(FrozenModel):
         gain: Share of the time that it saves: ``predicted_gain.value``, or in a forecast the mean
             over all draws of the ensemble.
         predicted_gain: Share of the measured time that it saves, with the error of the model; None
-            if nothing was measured, or if it does not help.
+            if nothing was measured, or if it does not help. Of advice without a change, what the
+            cause costs that it removes.
+        removes: The cause that it removes, and nothing else: its gain is what this cause costs in a
+            measured run, or what a forecast gains without it. None for other changes.
         candidates: All candidates tried, best first.
         files: Files for applying it: name → purpose.
         commands: Commands to run with them, one for each launcher.
@@ -389,6 +393,7 @@ class Remedy(FrozenModel):
     after_ps: int
     gain: float
     predicted_gain: Estimate | None = None
+    removes: Cause | None = None
     candidates: list[Candidate]
     files: dict[str, str]
     commands: list[str]
@@ -577,6 +582,22 @@ class Diagnosis(FrozenModel):
     def modelled_ps(self) -> int:
         """Time that the model expects."""
         return self.elapsed_ps if self.expected_ps is None else self.expected_ps
+
+    def time_with(self, candidate: Candidate) -> tuple[int, int, int]:
+        """Simulated time with a proved candidate of the remedy: mean, least and most, ps.
+
+        In a forecast those of the ensemble, if the candidate was compared in it: its gain and this
+        time are on one screen. Otherwise those of the repetitions.
+        """
+        low, mean, high = candidate.gain_low, candidate.gain, candidate.gain_high
+        if self.explanation is not None or self.remedy is None or mean is None:
+            low_ps, high_ps = (
+                ps or candidate.elapsed_ps for ps in (candidate.low_ps, candidate.high_ps)
+            )
+            return candidate.elapsed_ps, low_ps, high_ps
+        gains = mean, mean if high is None else high, mean if low is None else low
+        mean_ps, low_ps, high_ps = (round((1.0 - gain) * self.remedy.before_ps) for gain in gains)
+        return mean_ps, low_ps, high_ps
 
     @property
     def ideal_ps(self) -> int:

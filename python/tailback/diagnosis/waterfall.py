@@ -658,16 +658,20 @@ def _shares(
 
 
 def with_gains(shares: Sequence[CauseShare], gains: Mapping[Cause, Gain]) -> list[CauseShare]:
-    """The costs, with the gains of changes that save more than those of the waterfall."""
+    """The costs, of which each cause that changes remove gains what the best of them does.
 
-    def raised(share: CauseShare) -> CauseShare:
+    These gains are means over more draws than the waterfall simulated, and those of the remedy.
+    """
+
+    def gained(share: CauseShare) -> CauseShare:
         gain = gains.get(share.cause)
-        if gain is None or gain.mean <= (share.removed or 0.0):
+        if gain is None:
             return share
-        update = {"removed": gain.mean, "removed_low": gain.low, "removed_high": gain.high}
+        removed, low, high = (max(saved, 0.0) for saved in gain)
+        update = {"removed": removed, "removed_low": low, "removed_high": high}
         return share.model_copy(update=update)
 
-    return [raised(share) for share in shares]
+    return [gained(share) for share in shares]
 
 
 def _times(evaluate: Evaluate, change: Change, seeds: int) -> list[int]:

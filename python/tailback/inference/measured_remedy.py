@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
-from tailback.diagnosis.cause_wording import ADVICE, CODE, NOT_SIMULATED
+from tailback.diagnosis.cause_wording import ADVICE, CODE, NOT_SIMULATED, beside_cost
 from tailback.diagnosis.explanation import Cost
-from tailback.diagnosis.model import Candidate, Cause, Diagnosis, Estimate, Remedy, Saves
+from tailback.diagnosis.model import (
+    Candidate,
+    Cause,
+    Diagnosis,
+    Estimate,
+    Kind,
+    Remedy,
+    Saves,
+)
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
 from tailback.inference.error_model import ErrorModel
@@ -62,20 +72,7 @@ def remedy_for(
         return remedy.model_copy(update={"actions": (*actions, *remedy.actions), "avoid": []})
     if remedy is not None and cause != "undetermined":
         # A placement that avoids one candidate cable has been verified for that cable only.
-        return remedy.model_copy(
-            update={
-                "actions": actions,
-                "avoid": [],
-                "name": "",
-                "parts": (),
-                "placement": "",
-                "predicted_gain": None,
-                "after_ps": remedy.before_ps,
-                "gain": 0.0,
-                "files": {},
-                "commands": [],
-            }
-        )
+        return _without_change(remedy, actions).model_copy(update={"avoid": []})
     elapsed = diagnosis.modelled_ps
     return Remedy(
         actions=actions,
@@ -86,6 +83,24 @@ def remedy_for(
         candidates=[],
         files={},
         commands=[],
+    )
+
+
+def _without_change(remedy: Remedy, actions: tuple[str, ...]) -> Remedy:
+    """The remedy with other actions instead of the recommended change."""
+    return remedy.model_copy(
+        update={
+            "actions": actions,
+            "name": "",
+            "parts": (),
+            "placement": "",
+            "predicted_gain": None,
+            "removes": None,
+            "after_ps": remedy.before_ps,
+            "gain": 0.0,
+            "files": {},
+            "commands": [],
+        }
     )
 
 
@@ -122,20 +137,115 @@ def advised(diagnosis: Diagnosis, remedy: Remedy | None) -> Diagnosis:
     return diagnosis.model_copy(update={"remedy": remedy, "findings": findings})
 
 
-def of_measured(remedy: Remedy | None, measured: Measured, *, lossy: bool) -> Remedy | None:
-    """The remedy with its predicted gain as a share of the measured time.
+@dataclass(frozen=True)
+class MeasuredGains:
+    """What candidates gain of the measured time.
 
-    Args:
-        remedy: The remedy; its gain is a share of the expected time.
+    Attributes:
         measured: The measured run.
+        costs: Cost of each cause.
+        cause: The verdict.
         lossy: Whether queues drop packets.
+        is_located: Whether the advice is to remove the cause, not to find it first.
     """
-    if remedy is None or not remedy.name:
-        return remedy
-    candidate = _candidate(remedy, remedy.name)
-    predicted = predicted_gain(candidate, remedy.before_ps, measured, lossy=lossy)
-    return remedy.model_copy(update={"gain": predicted.value, "predicted_gain": predicted})
 
+    measured: Measured
+    costs: Sequence[Cost]
+    cause: Cause
+    lossy: bool
+    is_located: bool = True
+
+    def of(self, candidate: Candidate, before_ps: int) -> Estimate:
+        """The gain of a candidate that was simulated.
+
+        A change that removes one cause and nothing else gains what this cause costs: to compute it
+        twice would give two numbers for one time.
+
+        Args:
+            candidate: The candidate.
+            before_ps: Simulated time without it, ps.
+        """
+        cost = self.removed(candidate)
+        if cost is None:
+            return predicted_gain(candidate, before_ps, self.measured, lossy=self.lossy)
+        return self.of_cost(cost)
+
+    def of_cost(self, cost: Cost) -> Estimate:
+        """The gain of what removes a cause and nothing else."""
+        elapsed_ps = max(self.measured.elapsed_ps, 1)
+        low, high = (min(ps / elapsed_ps, 1.0) for ps in (cost.low_ps, cost.high_ps))
+        return Estimate(
+            value=cost.share, standard_error=(high - low) / (2 * 1.96), low=low, high=high
+        )
+
+    def removed(self, candidate: Candidate) -> Cost | None:
+        """Cost of the cause that a candidate removes without changing anything else, if any."""
+        return self._cost(
+            "routing" if candidate.name == EVEN_ROUTES else REMOVED.get(candidate.kind)
+        )
+
+    def said(self, candidate: Candidate, before: Candidate) -> str:
+        """What a candidate gains, in words, and whether the cause costs more or less."""
+        gain = self.of(candidate, before.elapsed_ps)
+        text = wording.gain_of_measured(gain, self.measured.elapsed_ps)
+        of_cause = self._cost(self.cause)
+        removes = self.removes(candidate)
+        if of_cause is None or removes is not None or self.cause in NOT_OF_THE_NETWORK:
+            return text
+        return text + beside_cost(gain.value, of_cause.share)
+
+    def removes(self, candidate: Candidate) -> Cause | None:
+        """The cause that a candidate removes without changing anything else; None for others."""
+        if candidate.kind == self.cause == "placement":
+            return self.cause
+        cost = self.removed(candidate)
+        return None if cost is None else cast("Cause", cost.cause)
+
+    def stated(self, remedy: Remedy | None) -> Remedy | None:
+        """The remedy with all gains as shares of the measured time.
+
+        A change whose predicted gain is none is not recommended.
+
+        Args:
+            remedy: The remedy, with gains of simulated times.
+        """
+        if remedy is None:
+            return None
+        tried = [self._of_measured(each, remedy.before_ps) for each in remedy.candidates]
+        stated = remedy.model_copy(update={"candidates": tried})
+        if not remedy.name:
+            removed = self.is_located and self.cause in REMOVED_BY_ADVICE
+            cost = self._cost(self.cause if removed else None)
+            return stated if cost is None else self._gaining(stated, self.of_cost(cost), self.cause)
+        candidate = _candidate(remedy, remedy.name)
+        predicted = self.of(candidate, remedy.before_ps)
+        if predicted.value <= 0.0:
+            return _without_change(stated, (wording.NO_PREDICTED_GAIN,))
+        return self._gaining(stated, predicted, self.removes(candidate))
+
+    def _gaining(self, remedy: Remedy, gain: Estimate, removes: Cause | None) -> Remedy:
+        update = {"gain": gain.value, "predicted_gain": gain, "removes": removes}
+        return remedy.model_copy(update=update)
+
+    def _cost(self, cause: Cause | None) -> Cost | None:
+        return next((cost for cost in self.costs if cost.cause == cause), None)
+
+    def _of_measured(self, candidate: Candidate, before_ps: int) -> Candidate:
+        if candidate.gain is None:
+            return candidate
+        gain = self.of(candidate, before_ps)
+        update = {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
+        if candidate.sensitive_gain is not None:
+            update["sensitive_gain"] = gain.value + candidate.sensitive_gain - candidate.gain
+        return candidate.model_copy(update=update)
+
+
+REMOVED: Mapping[Kind, Cause] = {"repair": "slow-link"}
+"""The cause that each kind of remedy removes without changing anything else."""
+
+REMOVED_BY_ADVICE: tuple[Cause, ...] = ("slow-link", "other-traffic", "imbalance", "noise")
+"""Causes that advice without a simulated change removes as their cost was simulated: repair the
+cable, stop the other job, balance the work, keep the hosts quiet."""
 
 EVEN_ROUTES = "even-routes"
 """The remedy of routes that use some of several parallel links more than others."""
@@ -188,44 +298,26 @@ def with_even_routes(
     )
 
 
-def saves_of_measured(measured: Measured, summary: EvidenceSummary) -> Saves:
-    """Says what candidates save of the measured time."""
-
-    def saves(candidate: Candidate, before: Candidate) -> str:
-        gain = predicted_gain(candidate, before.elapsed_ps, measured, lossy=summary.lossy)
-        return wording.gain_of_measured(gain, measured.elapsed_ps)
-
-    return saves
-
-
-def with_gain_as_cost(
-    costs: Sequence[Cost],
-    cause: str,
-    remedy: Remedy | None,
-    measured: Measured,
-    summary: EvidenceSummary,
-) -> list[Cost]:
-    """The costs; that of a placement at fault is what the best one saves of the measured time.
+def with_gain_as_cost(gains: MeasuredGains, remedy: Remedy | None) -> MeasuredGains:
+    """The gains and costs; a placement at fault costs what the best one gains.
 
     Args:
-        costs: Cost of each cause.
-        cause: The verdict.
+        gains: What candidates gain, with the cost of each cause.
         remedy: The remedy by re-simulation, which names the best placement, if one helps.
-        measured: The measured run.
-        summary: Results from evidence other than the trace.
     """
-    if cause != "placement" or remedy is None or not remedy.placement:
-        return list(costs)
-    best = _candidate(remedy, remedy.placement)
-    gain = predicted_gain(best, remedy.before_ps, measured, lossy=summary.lossy)
-    value, low, high = (
-        round(share * measured.elapsed_ps) for share in (gain.value, gain.low, gain.high)
-    )
+    if gains.cause != "placement" or remedy is None or not remedy.placement:
+        return gains
+    elapsed_ps = gains.measured.elapsed_ps
+    gain = gains.of(_candidate(remedy, remedy.placement), remedy.before_ps)
+    value, low, high = (round(share * elapsed_ps) for share in (gain.value, gain.low, gain.high))
     if value <= 0:
-        return list(costs)
+        return gains
     stated = {"ps": value, "low_ps": max(low, 0), "high_ps": high, "share": gain.value}
-    made = [cost.model_copy(update=stated) if cost.cause == "placement" else cost for cost in costs]
-    return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
+    made = [
+        cost.model_copy(update=stated) if cost.cause == "placement" else cost
+        for cost in gains.costs
+    ]
+    return replace(gains, costs=sorted(made, key=lambda cost: (-cost.ps, cost.cause)))
 
 
 def _candidate(remedy: Remedy, name: str) -> Candidate:
@@ -258,17 +350,18 @@ def predicted_gain(
     elapsed, outside = max(measured.elapsed_ps, 1), measured.outside_model_ps
     inside = max(elapsed - outside, 1)
     model = ErrorModel(inside, lossy=lossy)
-    if candidate.gain_low is not None and candidate.gain_high is not None:
-        spread = (candidate.gain_high - candidate.gain_low) * before_ps
+    low, mean, high = candidate.gain_low, candidate.gain, candidate.gain_high
+    if low is None or mean is None or high is None:
+        after_ps, spread = float(candidate.elapsed_ps), float(candidate.high_ps - candidate.low_ps)
     else:
-        spread = float(candidate.high_ps - candidate.low_ps)
+        after_ps, spread = (1.0 - mean) * before_ps, (high - low) * before_ps
     rng = np.random.default_rng(SEED)
     normal, repeated = rng.standard_normal((2, DRAWS))
     shared = rng.random(DRAWS)
     error = np.exp(model.time_error * np.sqrt(1.0 - shared**2) * normal)
-    simulated = candidate.elapsed_ps + spread / (2 * 1.96) * repeated
+    simulated = after_ps + spread / (2 * 1.96) * repeated
     lacking = inside - model.usual_ratio * before_ps
     if lacking < 0:
-        lacking *= candidate.elapsed_ps / max(before_ps, 1)
+        lacking *= after_ps / max(before_ps, 1)
     after = outside + model.usual_ratio * simulated * error + shared * lacking
     return Estimate.of_draws(1.0 - np.maximum(after, outside) / elapsed)

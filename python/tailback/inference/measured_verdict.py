@@ -6,9 +6,9 @@ The expected run includes the slow cables and other traffic for which there is p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from tailback.budget import optional
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
@@ -62,10 +62,9 @@ from tailback.inference.measured_costs import (
 )
 from tailback.inference.measured_remedy import (
     NOT_OF_THE_NETWORK,
+    MeasuredGains,
     advised,
-    of_measured,
     remedy_for,
-    saves_of_measured,
     with_even_routes,
     with_gain_as_cost,
 )
@@ -131,12 +130,11 @@ def explain(
         suspect_links=_suspect_links(summary, costs),
         bus_bandwidths=list(summary.bus_bandwidths),
     )
-    explanation = _in_full(explanation, measured, summary, decision.cause, diagnosis.remedy)
+    explanation = _in_full(explanation, measured, summary)
     cause, sure = cast("Cause", decision.cause), decision.confidence
-    main = next((cost for cost in explanation.costs if cost.cause == cause), None)
+    main = explanation.cost(cause)
     if main is None and cause != HEALTHY:
         cause, sure = "undetermined", 0.0
-    headline = _headline(cause, main, measured, explanation, summary, decision)
     too_little = _nothing_to_diagnose(measured, summary, inside)
     open_question = too_little or summary.impossible
     if not open_question:
@@ -147,34 +145,82 @@ def explain(
         hashed = max(further.hashed_ps, default=0) / max(diagnosis.modelled_ps, 1)
         open_question = _not_excluded(explanation, hashed)
     if open_question:
-        cause, sure, headline = "undetermined", 0.0, open_question
-    caveats = filter(None, (summary.assumed_hosts, measured.caveat))
-    headline = " ".join([headline, *(f"{caveat}." for caveat in caveats)])
+        cause, sure = "undetermined", 0.0
     if not too_little:
         explanation = _with_limits(explanation, cause, summary, decision)
-    blamed = cause == "slow-link" and not summary.place_open
-    shown = main.evidence if main is not None and main.cause == cause else headline
-    explained = diagnosis.model_copy(
-        update={
-            "cause": cause,
-            "headline": headline,
-            "confidence": sure,
-            "chances": dict(decision.chances),
-            "findings": _findings(cause, diagnosis, explanation.costs, shown),
-            "explanation": explanation,
-            "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
-            "not_explained_ps": not_explained_ps,
-            "not_explained_low_ps": measured.low_ps - outside - expected,
-            "not_explained_high_ps": measured.high_ps - outside - expected,
-            "slow_links": diagnosis.slow_links if blamed else [],
-        }
+    alike = {
+        "cause": cause,
+        "confidence": sure,
+        "chances": dict(decision.chances),
+        "evidence": by_weight([*summary.evidence, *_rows_of_routes(further, measured)]),
+        "not_explained_ps": not_explained_ps,
+        "not_explained_low_ps": measured.low_ps - outside - expected,
+        "not_explained_high_ps": measured.high_ps - outside - expected,
+    }
+    verdict = _StatedVerdict(
+        diagnosis, alike, open_question, explanation, decision, measured, summary
     )
+    explained = verdict.with_costs(explanation.costs)
     other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-    saves = saves_of_measured(measured, summary)
-    proved = advise(explained if other else diagnosis, saves)
-    proved = with_even_routes(proved, explained, further, saves)
-    remedy = remedy_for(explained, proved, summary, explanation.missing)
-    return advised(explained, of_measured(remedy, measured, lossy=summary.lossy))
+    is_open = {"slow-link": summary.place_open, "other-traffic": summary.unknown_job is not None}
+    gains = MeasuredGains(
+        measured, explanation.costs, cause, summary.lossy, not is_open.get(cause, False)
+    )
+
+    def remedy_in_words(gains: MeasuredGains) -> Remedy | None:
+        proved = advise(explained if other else diagnosis, gains.said)
+        proved = with_even_routes(proved, explained, further, gains.said)
+        return remedy_for(explained, proved, summary, explanation.missing)
+
+    # The remedy decides what a placement costs, and its words compare its gain with that.
+    gains = with_gain_as_cost(gains, remedy_in_words(gains))
+    stated = gains.stated(remedy_in_words(gains))
+    return advised(verdict.with_costs(gains.costs), stated)
+
+
+@dataclass(frozen=True)
+class _StatedVerdict:
+    """The verdict, before its costs are stated.
+
+    Attributes:
+        expected: Diagnosis of the expected run.
+        stated: Fields of the diagnosis that no cost is stated in, among them the cause.
+        open_question: Why the cause is undetermined, as a headline; empty if for no such reason.
+        explanation: Breakdown of the measured time.
+        decision: Probabilities of causes.
+        measured: The measured run.
+        summary: Results from evidence other than the trace.
+    """
+
+    expected: Diagnosis
+    stated: Mapping[str, Any]
+    open_question: str
+    explanation: Explanation
+    decision: Decision
+    measured: Measured
+    summary: EvidenceSummary
+
+    def with_costs(self, costs: Sequence[Cost]) -> Diagnosis:
+        """The diagnosis of the measured run with these costs, largest first, in all its parts."""
+        cause, measured = self.stated["cause"], self.measured
+        explanation = self.explanation.model_copy(update={"costs": list(costs)})
+        main = explanation.cost(cause)
+        headline = self.open_question or _headline(
+            cause, main, measured, explanation, self.summary, self.decision
+        )
+        caveats = filter(None, (self.summary.assumed_hosts, measured.caveat))
+        headline = " ".join([headline, *(f"{caveat}." for caveat in caveats)])
+        shown = main.evidence if main is not None else headline
+        blamed = cause == "slow-link" and not self.summary.place_open
+        return self.expected.model_copy(
+            update={
+                **self.stated,
+                "headline": headline,
+                "findings": _findings(cause, self.expected, costs, shown),
+                "explanation": explanation,
+                "slow_links": self.expected.slow_links if blamed else [],
+            }
+        )
 
 
 def _not_excluded(explanation: Explanation, hashed: float) -> str:
@@ -233,22 +279,26 @@ def _decided(
     )
 
 
-def _in_full(
-    explanation: Explanation,
-    measured: Measured,
-    summary: EvidenceSummary,
-    cause: str,
-    remedy: Remedy | None,
-) -> Explanation:
+def _in_full(explanation: Explanation, measured: Measured, summary: EvidenceSummary) -> Explanation:
     """The explanation with noise inside calls, and the model's error, in the ranges of costs.
 
-    That of a placement at fault is the gain of the best one.
+    Routes that counters and tables show to cost time cost the larger of both. A suspect link that
+    is the only one named costs what slow links do.
     """
     noise, elapsed = summary.noise_in_calls_ps, measured.elapsed_ps
     noisy = with_noise_in_calls(explanation.costs, *noise, elapsed)
-    costs = with_model_error(noisy, elapsed, lossy=summary.lossy)
-    costs = with_gain_as_cost(costs, cause, remedy, measured, summary)
-    return explanation.model_copy(update={"costs": costs})
+    largest: dict[str, Cost] = {}
+    for cost in with_model_error(noisy, elapsed, lossy=summary.lossy):
+        largest.setdefault(cost.cause, cost)
+    costs = list(largest.values())
+    slow = next((cost for cost in costs if cost.cause == "slow-link"), None)
+    links = explanation.suspect_links
+    if slow is not None and len(slow.links) == 1:
+        shares = {"share": slow.share, "low": slow.low_ps / elapsed, "high": slow.high_ps / elapsed}
+        links = [
+            link.model_copy(update=shares) if link.status == "named" else link for link in links
+        ]
+    return explanation.model_copy(update={"costs": costs, "suspect_links": links})
 
 
 def _findings(

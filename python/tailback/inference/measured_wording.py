@@ -451,6 +451,12 @@ def gain_of_measured(gain: Estimate, elapsed_ps: int) -> str:
     )
 
 
+NO_PREDICTED_GAIN: Final = (
+    "No change is recommended: the best one is predicted to save nothing of the measured time."
+)
+"""Action if the re-simulated gain of the best change is within what the simulation has too much."""
+
+
 def check_each_of(candidates: Sequence[str]) -> str:
     """Action if one of several cables is slow and the evidence fits each of them."""
     return (

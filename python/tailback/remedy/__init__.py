@@ -8,7 +8,12 @@ from tailback.remedy.advice import recommend, usable_kinds
 from tailback.remedy.full_diagnosis import diagnose
 from tailback.remedy.proof import MIN_GAIN, congested_hops, improvements
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
-from tailback.remedy.search import RemedySearch, diagnose_and_cure, find_remedy
+from tailback.remedy.search import (
+    RemedySearch,
+    diagnose_and_cure,
+    find_remedy,
+    recommend_surely,
+)
 
 import_parts(__name__, __path__)
 
@@ -24,5 +29,6 @@ __all__ = [
     "find_remedy",
     "improvements",
     "recommend",
+    "recommend_surely",
     "usable_kinds",
 ]

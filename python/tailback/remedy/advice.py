@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tailback.diagnosis.cause_wording import NOT_SIMULATED
+from tailback.diagnosis.cause_wording import NOT_SIMULATED, beside_cost
 from tailback.diagnosis.model import (
     USER_KINDS,
     Candidate,
@@ -54,6 +54,14 @@ REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "slow-link": "repair",
 }
 """The kind of remedy that removes each cause. Other kinds may help as well."""
+
+CAUSE_OF_KIND: dict[Kind, Cause] = {
+    "pattern": "pattern",
+    "placement": "placement",
+    "routing": "routing",
+    "repair": "slow-link",
+}
+"""The cause that each kind of remedy removes. Explicit rates and combinations remove several."""
 
 NONE_HELPS: dict[Cause, str] = {
     "routing": "No change of the routing gains more than the run-to-run variation: {} simulated",
@@ -135,6 +143,7 @@ def recommend(
         before_ps=before.elapsed_ps,
         after_ps=remedy.elapsed_ps,
         gain=mean_gain(remedy, before),
+        removes=CAUSE_OF_KIND.get(remedy.kind),
         candidates=list(candidates),
         files=dict(files or {}),
         commands=list(commands or []),
@@ -319,6 +328,24 @@ def saves_in_simulation(candidate: Candidate, before: Candidate) -> str:
     if low == high:
         return text
     return f"{text} ({low} to {high} in repetitions and with other engine settings)"
+
+
+def saves_beside_cause(diagnosis: Diagnosis) -> Saves:
+    """The gain of a candidate of a forecast, and whether it is more, or less, than the cause costs.
+
+    Args:
+        diagnosis: The forecast, with what is gained without its cause.
+    """
+    cause = diagnosis.cause
+    cost = next((share.removed for share in diagnosis.shares if share.cause == cause), None)
+
+    def saves(candidate: Candidate, before: Candidate) -> str:
+        text = saves_in_simulation(candidate, before)
+        if not cost or CAUSE_OF_KIND.get(candidate.kind) == cause:
+            return text
+        return text + beside_cost(mean_gain(candidate, before), cost)
+
+    return saves
 
 
 def use_placement(candidate: Candidate, gains: Gains, *, meanwhile: bool = False) -> str:

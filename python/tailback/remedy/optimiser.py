@@ -6,7 +6,8 @@ full packets. A combination is predicted from its parts before it is simulated:
 
     time(a + b) = fluid(a + b) x error(a) x error(b) / error(unchanged),
 
-with error = packets / fluid, or time(a) x time(b) / time(unchanged), whichever is less.
+with error = packets / fluid, or time(a) x time(b) / time(unchanged), whichever is less. One of more
+changes is predicted from those that were simulated without one of them: a is then a combination.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Optimiser:
         if before is not None:
             changes = {name: proposal.change for name, proposal in self.proposals.items()}
             proved = with_gain_intervals(
-                self.run, proved, before, changes, context, self.usable_kinds
+                self.run, proved, before, changes, context, self.usable_kinds, self.progress
             )
             proved = self._with_placements_alone(proved)
         return [*sorted(proved, key=fastest_first), *left_out, *unusable]
@@ -187,12 +188,22 @@ class Optimiser:
             # A change by users competes with others that they can apply.
             rivals = [c for c in proved if c.proved and (c.by_users or not by_users)]
             best = min((candidate.elapsed_ps for candidate in rivals), default=0)
-            guess = {p.name: self._independent(p, time) for p in group}
+            splits = {p.name: self._splits(p, time) for p in group}
+            guess = {
+                name: min(self._independent(names, time) for names in of_name)
+                for name, of_name in splits.items()
+            }
             ordered = sorted(group, key=lambda p: (guess[p.name], p.name))
             if self.context.quick is not None:
                 ordered = ordered[: ESTIMATED * keep]
                 self._estimate([self.now, *ordered])
-                guess = {p.name: min(guess[p.name], self._corrected(p, time)) for p in ordered}
+                guess = {
+                    p.name: min(
+                        guess[p.name],
+                        *(self._corrected(p, names, time) for names in splits[p.name]),
+                    )
+                    for p in ordered
+                }
                 ordered = sorted(ordered, key=lambda p: (guess[p.name], p.name))
             ordered = [p for p in ordered if guess[p.name] < (1 + MARGIN) * best]
             if self.context.coarse is not None and len(ordered) > keep:
@@ -200,22 +211,38 @@ class Optimiser:
             chosen += ordered[:keep]
         return chosen
 
-    def _independent(self, proposal: Proposal, time: Mapping[str, float]) -> float:
-        """Time of a combination whose parts each save the same share as alone."""
+    def _splits(self, proposal: Proposal, time: Mapping[str, float]) -> list[tuple[str, ...]]:
+        """Names of what a combination consists of: a simulated one and another change, or singles.
+
+        Changes may save more together than each alone, as a simulated combination shows.
+        """
+        simulated = {frozenset(self.proposals[name].parts): name for name in time}
+        parts = frozenset(proposal.parts)
+        of_two: list[tuple[str, ...]] = [
+            (simulated[parts - {part}], part)
+            for part in proposal.parts
+            if len(parts) > 2 and parts - {part} in simulated
+        ]
+        return of_two or [proposal.parts]
+
+    def _independent(self, names: Sequence[str], time: Mapping[str, float]) -> float:
+        """Time of changes together if each saves the same share as alone."""
         guess = before = time[self.now.name]
-        for part in proposal.parts:
-            guess *= time[part] / before
+        for name in names:
+            guess *= time[name] / before
         return guess
 
-    def _corrected(self, proposal: Proposal, time: Mapping[str, float]) -> float:
-        """Time by the fluid model, corrected by its errors for the parts; infinite if unknown."""
+    def _corrected(
+        self, proposal: Proposal, names: Sequence[str], time: Mapping[str, float]
+    ) -> float:
+        """Time by the fluid model, corrected by its errors for parts; infinite if unknown."""
         estimates, now = self.estimates, self.now.name
         if proposal.name not in estimates or not estimates.get(now):
             return float("inf")
         guess = estimates[proposal.name] * time[now] / estimates[now]
-        for part in proposal.parts:
-            if estimates.get(part):
-                guess *= (time[part] / estimates[part]) / (time[now] / estimates[now])
+        for name in names:
+            if estimates.get(name):
+                guess *= (time[name] / estimates[name]) / (time[now] / estimates[now])
         return guess
 
     def _prove(self, proposals: Sequence[Proposal], proved: Sequence[Candidate]) -> list[Candidate]:

@@ -31,6 +31,10 @@ Three of three are faster than three others by chance with probability 1 in 20, 
 MAX_LOSERS = 0.05
 """Share of the draws of an ensemble in which a recommended change may lose."""
 
+MORE_DRAWS = 3
+"""Times as many draws decide on a change that loses in too many, where no other helps: one that
+loses in 2 % of all draws is then passed over with a probability of 1.4 %, not 6 %."""
+
 Group = tuple[Kind, bool]
 """As :attr:`Proposal.group`."""
 
@@ -335,6 +339,7 @@ def with_gain_intervals(
     changes: Mapping[str, Change],
     context: RemedyContext,
     usable: frozenset[Kind] = USER_KINDS,
+    progress: Progress | None = None,
 ) -> list[Candidate]:
     """The candidates; those that may be recommended with their gains over an ensemble.
 
@@ -352,7 +357,9 @@ def with_gain_intervals(
         changes: The change of each candidate, by name.
         context: How to simulate, in how many draws, and with which other engine settings.
         usable: Kinds of change that are recommended before others.
+        progress: Called with what is compared and the share done, 0–1.
     """
+    step = progress or (lambda _what, _share: None)
     engines = [Change(variation=e) for e in _engines_that_matter(run, context.engines)]
     faster = [
         c
@@ -371,10 +378,13 @@ def with_gain_intervals(
     ]
     compared: dict[str, Candidate] = {}
     with optional("intervals of gains"):
-        for contenders in classes:
+        for number, contenders in enumerate(classes):
+            step(f"comparing changes in {len(draws)} draws", number / (len(classes) + 1))
             ordered = _semifinalists(contenders, changes, few, context)
             most = FINALISTS if len(draws) > CONFIRMED else 1
             _compare(ordered, most, compared, before, changes, (draws, engines), context)
+            _decide_in_more_draws(ordered, compared, before, changes, (draws, engines), context)
+        step(f"comparing changes in {len(draws)} draws", len(classes) / (len(classes) + 1))
         for kind in sorted(everything):
             alone = [c for c in faster if c.kinds == {kind}]
             _compare(alone, 1, compared, before, changes, (draws, engines), context)
@@ -438,17 +448,67 @@ def _compare(
         if helps and number >= most:
             return
         if candidate.name not in compared:
-            gains = _paired_gains(changes[candidate.name], draws, context)
-            varied = _paired_gains(changes[candidate.name], engines, context)
-            kept = [*sorted(gains)[int(MAX_LOSERS * len(gains)) :], *varied]
-            update = {
-                "gain": mean(gains),
-                "gain_low": min(kept),
-                "gain_high": max(kept),
-                "ensemble": len(gains),
-            }
-            compared[candidate.name] = candidate.model_copy(update=update)
+            change = changes[candidate.name]
+            compared[candidate.name] = _with_interval(candidate, change, draws, engines, context)
         helps = helps or is_improvement(compared[candidate.name], before)
+
+
+def _decide_in_more_draws(
+    contenders: Sequence[Candidate],
+    compared: dict[str, Candidate],
+    before: Candidate,
+    changes: Mapping[str, Change],
+    ensemble: tuple[Sequence[Change], Sequence[Change]],
+    context: RemedyContext,
+) -> None:
+    """Compare the contender that gains most in more draws, if none helps and that may be chance.
+
+    Args:
+        contenders: The contenders of a class.
+        compared: Those that were compared, by name; one is replaced.
+        before: The unchanged run.
+        changes: The change of each candidate, by name.
+        ensemble: Draws so far, and other engine settings.
+        context: How to simulate.
+    """
+    draws, engines = ensemble
+    mine = [compared[c.name] for c in contenders if c.name in compared]
+    if any(is_improvement(candidate, before) for candidate in mine):
+        return
+    more = [*draws, *_draws(0, MORE_DRAWS * len(draws))[len(draws) :]]
+    losers = {
+        c.name: sum(gain <= 0 for gain in _paired_gains(changes[c.name], draws, context))
+        for c in mine
+    }
+    undecided = [
+        candidate
+        for candidate in mine
+        if gains_as_stated(candidate, before) and losers[candidate.name] <= MAX_LOSERS * len(more)
+    ]
+    best = max(undecided, key=lambda c: (mean_gain(c, before), c.name), default=None)
+    if best is not None:
+        change = changes[best.name]
+        compared[best.name] = _with_interval(best, change, more, engines, context)
+
+
+def _with_interval(
+    candidate: Candidate,
+    change: Change,
+    draws: Sequence[Change],
+    engines: Sequence[Change],
+    context: RemedyContext,
+) -> Candidate:
+    """The candidate with its gain in draws, and its range in them and with other engines."""
+    gains = _paired_gains(change, draws, context)
+    varied = _paired_gains(change, engines, context)
+    kept = [*sorted(gains)[int(MAX_LOSERS * len(gains)) :], *varied]
+    update = {
+        "gain": mean(gains),
+        "gain_low": min(kept),
+        "gain_high": max(kept),
+        "ensemble": len(gains),
+    }
+    return candidate.model_copy(update=update)
 
 
 def _draws(repeated: int, draws: int) -> list[Change]:

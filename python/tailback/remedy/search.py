@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailback.diagnosis.model import (
@@ -12,34 +12,31 @@ from tailback.diagnosis.model import (
     Cause,
     Diagnosis,
     Gain,
-    Kind,
     Remedy,
     Status,
 )
 from tailback.diagnosis.verdict import WeighedCauses
 from tailback.evaluate import Change
 from tailback.io.progress import Progress
-from tailback.remedy.advice import recommend, usable_kinds
+from tailback.remedy.advice import (
+    CAUSE_OF_KIND,
+    recommend,
+    saves_beside_cause,
+    usable_kinds,
+)
 from tailback.remedy.optimiser import Optimiser
 from tailback.remedy.proof import (
     current_placement,
     fastest_first,
     gain_of,
     improvements,
+    mean_gain,
     with_sensitivity,
 )
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.run.run import Run
 from tailback.stages import stage
 from tailback.units import format_time
-
-CAUSE_OF_KIND: Mapping[Kind, Cause] = {
-    "pattern": "pattern",
-    "placement": "placement",
-    "routing": "routing",
-    "repair": "slow-link",
-}
-"""The cause that each kind of remedy removes. Explicit rates and combinations remove several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +54,23 @@ class RemedySearch:
     remedy: Remedy | None = None
     candidates: tuple[Candidate, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
-
     improvements: tuple[Candidate, ...] = ()
     before: Candidate | None = None
 
     @property
     def gains(self) -> dict[Cause, Gain]:
-        """What the best change gains that removes each cause, if it helps."""
-        gains: dict[Cause, Gain] = {}
-        for candidate in self.improvements:
-            if self.before is not None and candidate.kind in CAUSE_OF_KIND:
-                gains.setdefault(CAUSE_OF_KIND[candidate.kind], gain_of(candidate, self.before))
+        """What the best change gains that removes each cause.
+
+        If none helps, the best one that was compared in all draws.
+        """
+        before, gains = self.before, dict[Cause, Gain]()
+        if before is None:
+            return gains
+        compared = [c for c in self.candidates if c.proved and c.ensemble]
+        compared.sort(key=lambda c: (-mean_gain(c, before), c.name))
+        for candidate in (*self.improvements, *compared):
+            if candidate.kind in CAUSE_OF_KIND:
+                gains.setdefault(CAUSE_OF_KIND[candidate.kind], gain_of(candidate, before))
         return gains
 
     @property
@@ -127,15 +130,32 @@ def find_remedy(
             (_reject_impossible(c, diagnosis.ideal_ps) for c in tried), key=fastest_first
         )
     changes = {name: proposal.change for name, proposal in optimiser.proposals.items()}
-    remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
-    if remedy is not None and remedy.name and context.settings:
-        candidates = [
-            with_sensitivity(c, changes[c.name], context) if c.name == remedy.name else c
-            for c in candidates
-        ]
-        remedy = recommend(run, diagnosis, candidates, files=files, commands=commands)
     before, better = improvements(candidates, name)
-    return RemedySearch(remedy, tuple(candidates), changes, tuple(better), before)
+    search = RemedySearch(None, tuple(candidates), changes, tuple(better), before)
+    remedy = recommend_surely(run, diagnosis, search, context, files=files, commands=commands)
+    return replace(search, remedy=remedy)
+
+
+def recommend_surely(
+    run: Run, diagnosis: Diagnosis, search: RemedySearch, context: RemedyContext, **said: Any
+) -> Remedy | None:
+    """The remedy of a diagnosis, which names the setting of the engine that would flip it.
+
+    Args:
+        run: The observed run.
+        diagnosis: Its diagnosis.
+        search: What was tried.
+        context: How to simulate, and the settings that are rarely known.
+        said: As ``files``, ``commands`` and ``saves`` of :func:`recommend`.
+    """
+    remedy = recommend(run, diagnosis, search.candidates, **said)
+    if remedy is None or not remedy.name or not context.settings:
+        return remedy
+    candidates = [
+        with_sensitivity(c, search.changes[c.name], context) if c.name == remedy.name else c
+        for c in search.candidates
+    ]
+    return recommend(run, diagnosis, candidates, **said)
 
 
 def diagnose_and_cure(
@@ -152,7 +172,9 @@ def diagnose_and_cure(
     search = find_remedy(run, causes.diagnosis(), context, **options)
     diagnosis = causes.diagnosis(search.gains, search.best)
     said = {name: options[name] for name in ("files", "commands") if name in options}
-    remedy = recommend(run, diagnosis, search.candidates, **said)
+    remedy = recommend_surely(
+        run, diagnosis, search, context, saves=saves_beside_cause(diagnosis), **said
+    )
     return diagnosis.model_copy(update={"remedy": remedy}), search
 
 

@@ -145,10 +145,11 @@ def waterfall_bars(case: FigureCase) -> dict[str, Any] | None:
 
 def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
     """Time of the job as it is and with every candidate that was simulated."""
-    remedy = case.diagnosis.remedy if case.diagnosis else None
-    if remedy is None or not remedy.before_ps:
+    diagnosis = case.diagnosis
+    remedy = diagnosis.remedy if diagnosis else None
+    if diagnosis is None or remedy is None or not remedy.before_ps:
         return None
-    tried = remedy.shown_candidates
+    tried = sorted(remedy.shown_candidates, key=diagnosis.time_with)
     if not tried:
         return None
     failed = [
@@ -157,18 +158,21 @@ def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
     rows = [_row("as it is", 0, remedy.before_ps, format_time(remedy.before_ps), INK, strong=True)]
     left = len(tried) - CANDIDATES if len(tried) > CANDIDATES + 1 else 0
     for candidate in tried[: len(tried) - left]:
-        change = candidate.elapsed_ps / remedy.before_ps - 1
-        low, high = candidate.low_ps or candidate.elapsed_ps, candidate.high_ps
+        mean, low, high = diagnosis.time_with(candidate)
         best = candidate.name == remedy.name
-        percentage = percent(change, sign="+").replace("-", "−")
+        text = format_time(mean)
+        if diagnosis.explanation is None:
+            # Shares of the simulated time are not those of the measured one.
+            change = percent(mean / remedy.before_ps - 1, sign="+").replace("-", "−")
+            text += f" ({change})"
         rows.append(
             _row(
                 candidate.name,
                 0,
-                candidate.elapsed_ps,
-                f"{format_time(candidate.elapsed_ps)} ({percentage})",
+                mean,
+                text,
                 BEST if best else OTHER,
-                interval=(low, high or candidate.elapsed_ps),
+                interval=(low, high),
                 strong=best,
             )
         )
@@ -180,7 +184,7 @@ def before_after_bars(case: FigureCase) -> dict[str, Any] | None:
         "axis": "time of the job, re-simulated",
         "note": "; ".join(more),
         "line": remedy.before_ps,
-        "range": OVER_SEEDS,
+        "range": "range",
     }
 
 

@@ -41,6 +41,12 @@ congestion control and pacing.
 OTHER_LOAD = {"queue": "queue-and-credit", "queue-and-credit": "queue"}
 """The other load by which adaptive routing may compare ports."""
 
+OTHER_SENDS = {"sent": "copied", "copied": "sent"}
+"""The other time at which sends up to the eager limit may be complete."""
+
+OTHER_PROGRESS = {"always": "calls", "calls": "always"}
+"""The other time at which ranks may answer the handshake of larger messages."""
+
 MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""
 
@@ -201,4 +207,8 @@ def _varied_settings(scenario: Scenario, variation: EngineVariation) -> dict[str
         varied["adaptive"] = replace(adaptive, load=OTHER_LOAD[adaptive.load])
     if variation.other_injection:
         varied["injection"] = OTHER_INJECTION[engine.injection]
+    if variation.other_sends:
+        varied["eager_sends"] = OTHER_SENDS[engine.eager_sends]
+    if variation.other_progress:
+        varied["progress"] = OTHER_PROGRESS[engine.progress]
     return varied

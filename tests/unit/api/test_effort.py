@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,14 @@ from tailback.api.effort import (
     draws,
     engine_variations,
     note_on_effort,
+    other_settings,
     proves_all,
     repetitions,
     worth_screening,
 )
+from tailback.budget import Budget, limited_to, simulation
+from tailback.scenario.model import parse
+from tailback.simulation import prepare
 from tests.factories.diagnosis_runs import placement_run
 
 
@@ -57,12 +62,26 @@ def test_short_messages_of_large_runs_skip_the_estimate(
 def test_large_simulations_are_varied_less() -> None:
     run = placement_run(log=False)
     small, large = (
-        engine_variations(replace(run, summary={**run.summary, "events": events}))
+        engine_variations(replace(run, summary={**run.summary, "events": events}), 3)
         for events in (MANY_EVENTS, MANY_EVENTS + 1)
     )
     assert set(large) < set(small)
     assert {variation.buffers for variation in large} == {0.5, 1.5}
     assert len({variation.other_injection for variation in large}) == 2
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(98, 4), (97, 2), (70, 2), (69, 0)])
+def test_settings_that_fit_are_varied(seconds: int, count: int) -> None:
+    """Of 14 steps, simulated in 3 repetitions and with each of them, in a second each."""
+    run = placement_run(log=False)
+    run = replace(run, summary={**run.summary, "events": 1000})
+    times = [0.0]
+    limit = Budget(seconds + 1.0, lambda: times[-1])
+    with limited_to(limit):
+        with simulation():
+            times.append(1.0)
+        assert len(engine_variations(run, 3)) == count
+    assert ("engine settings" in limit.left_out) == (count < 4)
 
 
 def test_all_placements_are_proved_beside_others() -> None:
@@ -81,3 +100,20 @@ def test_all_placements_are_proved_beside_others() -> None:
 def test_draws_depend_on_seeds_and_events(seeds: int, events: int, expected: int) -> None:
     run = placement_run(log=False)
     assert draws(seeds, replace(run, summary={**run.summary, "events": events})) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "concerned"),
+    [
+        ({"kind": "ring", "ranks": 4, "size": "1 KiB"}, {"when copied"}),
+        ({"kind": "ring", "ranks": 4, "size": "1 MiB"}, set()),
+        ({"kind": "stencil2d", "dims": [2, 2], "size": "1 MiB"}, {"only in calls"}),
+    ],
+)
+def test_settings_of_no_message_are_left_out(pattern: dict[str, Any], concerned: set[str]) -> None:
+    """Ranks of a stencil compute between their exchanges."""
+    tree = {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 2}
+    scenario = parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]})
+    run = replace(placement_run(log=False), scenario=scenario)
+    named = " ".join(other_settings(run, prepare(scenario).observed.program))
+    assert {word for word in ("when copied", "only in calls") if word in named} == concerned

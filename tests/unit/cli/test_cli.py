@@ -523,4 +523,7 @@ def test_long_steps_are_said_without_a_terminal(
     lines = Lines()
     for share in (0.0, 0.25, 0.5, 0.75):
         lines.step("searching", share)
-    assert capsys.readouterr().err.splitlines() == ["11 s: searching, 25%", "30 s: searching, 75%"]
+    assert capsys.readouterr().err.splitlines() == [
+        "11 s: searching, 25%, about 21 s left of this",
+        "30 s: searching, 75%, about 9 s left of this",
+    ]

@@ -16,7 +16,7 @@ from tailback.evidence.model import (
     Measured,
 )
 from tailback.inference.measured_costs import FurtherCosts
-from tailback.inference.measured_remedy import EVEN_ROUTES, of_measured, predicted_gain
+from tailback.inference.measured_remedy import EVEN_ROUTES, MeasuredGains, predicted_gain
 from tailback.units import percent
 from tests.factories.explanations import expected, explained, share
 from tests.factories.measured_times import MS, measured
@@ -102,7 +102,8 @@ def test_predicted_gain_is_of_measured_time() -> None:
     def lasting(elapsed_ps: int) -> Measured:
         return measured(100).model_copy(update={"elapsed_ps": elapsed_ps, "parts": []})
 
-    as_modelled = of_measured(remedy, lasting(remedy.before_ps), lossy=False)
+    gains = MeasuredGains(lasting(remedy.before_ps), [], "placement", lossy=False)
+    as_modelled = gains.stated(remedy)
     assert as_modelled is not None and as_modelled.predicted_gain is not None
     gain = as_modelled.predicted_gain
     assert gain.value == pytest.approx(remedy.gain, abs=0.005)

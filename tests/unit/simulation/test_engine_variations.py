@@ -75,6 +75,18 @@ def test_adapters_send_in_the_other_order(
     assert seen["injection"] == other
 
 
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [("eager_sends", ("sent", "copied")), ("progress", ("always", "calls"))],
+)
+def test_sends_and_handshakes_are_varied(
+    monkeypatch: pytest.MonkeyPatch, setting: str, values: tuple[str, str]
+) -> None:
+    other = EngineVariation(other_sends=True, other_progress=True)
+    for now, then in (values, values[::-1]):
+        assert settings_for(monkeypatch, other, **{setting: now})[setting] == then
+
+
 def test_a_variation_is_simulated_itself() -> None:
     evaluate = make_evaluate(prepare(parse({"fabric": {"fat_tree": TREE}, "job": [JOB]})))
     times = [
