@@ -11,7 +11,7 @@ import click
 import polars as pl
 
 from tailback.api.runs import require_packets
-from tailback.cli.grouped_help import SuggestingGroup
+from tailback.cli.grouped_help import GroupedHelp, SuggestingGroup
 from tailback.cli.option_types import OneOf
 from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, wrap
@@ -236,7 +236,7 @@ def _to_tool(name: str, summary: str) -> click.Command:
     tailback diagnose examples/lab/slow-cable --out diagnosis
     tailback export {name} diagnosis {FILES.get(name, f"diagnosis.{name}")}
     """
-    return click.command(name, help=text, short_help=summary)(write)
+    return click.command(name, GroupedHelp, help=text, short_help=summary)(write)
 
 
 FILES = {
