@@ -24,6 +24,7 @@ from tailback.report import attribute, to_table
 from tailback.report.exports import EXPORTS, Result
 from tailback.run.run import Run, atomic_file
 from tailback.simulation.decode import link_counts
+from tailback.simulation.prepare import programs_of
 from tailback.sources.diagnosis_folder import (
     is_diagnosis,
     read_diagnosis,
@@ -213,7 +214,9 @@ def _to_tool(name: str, summary: str) -> click.Command:
         require_packets(run, folder, "export")
         diagnosis = read_diagnosis(folder) if is_diagnosis(folder) else None
         measured = read_measured_tables(folder) if diagnosis is not None else None
-        exported = EXPORTS[name](Result(run, diagnosis, measured))
+        exported = EXPORTS[name](
+            Result(run, diagnosis, measured, lambda: programs_of(run.scenario))
+        )
 
         def write_lines(file: IO[bytes]) -> None:
             for line in exported.lines:

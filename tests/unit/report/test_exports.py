@@ -6,15 +6,21 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+import tailback as tb
 from tailback.errors import TraceError
 from tailback.evidence.tables import TABLES
 from tailback.report.exports import EXPORTS, Result
+from tailback.scenario.model import parse
+from tailback.simulation.prepare import programs_of
+from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import read_trace
 from tests.factories.cli import tailback
 from tests.factories.report_data import make_diagnosis, make_run
@@ -154,6 +160,88 @@ def test_measured_stacks_are_calls_and_waits() -> None:
     assert max(allreduce, key=allreduce.__getitem__).endswith(";wait at N×N collective")
     assert sum(map(int, values.values())) == 60_000
     assert {stack.split(";")[0] for stack in values} == {"rank 0", "rank 1"}
+
+
+STENCIL: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 4, "aggregation": 2}},
+    "job": [
+        {
+            "pattern": {
+                "kind": "stencil2d",
+                "dims": [4, 2],
+                "size": "64 KiB",
+                "rounds": 4,
+                "boundary": "skip",
+                "compute": "30 us",
+            },
+            "placement": "random",
+        }
+    ],
+}
+
+
+def of_job(program: Program) -> set[tuple[Any, ...]]:
+    """Ranks, partners, sizes and phases of the messages of a program."""
+    posts = np.flatnonzero(program.posts)
+    labels = [program.labels[number] for number in program.label[posts]]
+    columns = (program.op_rank[posts], program.kind[posts], program.peer[posts])
+    return {
+        (*(int(column[at]) for column in columns), int(program.amount[post]), labels[at].phase)
+        for at, post in enumerate(posts)
+    }
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {},
+        {"kind": "alltoall", "size": "32 KiB", "ranks": 8},
+        {"kind": "ring", "size": "1 MiB", "ranks": 8},
+    ],
+)
+def test_exported_calls_take_their_simulated_time(pattern: dict[str, Any], tmp_path: Path) -> None:
+    job = {**STENCIL["job"][0], "pattern": pattern or STENCIL["job"][0]["pattern"]}
+    run = tb.simulate({**STENCIL, "job": [job]})
+    exported = EXPORTS["otf2"](Result(run, programs=partial(programs_of, run.scenario)))
+    assert exported.fill is not None and "points in time" not in exported.contents
+    exported.fill(tmp_path)
+    before, again = programs_of(run.scenario)[0], read_trace(tmp_path)
+    assert of_job(before) == of_job(again)
+    computes = [program.amount[program.kind == Op.COMPUTE].sum() for program in (before, again)]
+    assert computes[0] == computes[1]
+    # What ranks do not compute, they spend in calls.
+    assert again.recording is not None
+    ranks = run.tables["ranks"]
+    assert again.recording.total_ps == pytest.approx(ranks["finish_ps"].mean(), abs=1)
+    assert any("times are simulated" in note for note in again.notes)
+    # On the same network it takes the same time.
+    source = {**STENCIL, "job": [{"trace": str(tmp_path)}]}
+    assert tb.simulate(source).elapsed_ps == run.elapsed_ps
+
+
+def test_messages_of_other_programs_have_no_durations() -> None:
+    run = tb.simulate(STENCIL)
+    pattern = {**STENCIL["job"][0]["pattern"], "rounds": 5}
+    other = parse({**STENCIL, "job": [{"pattern": pattern}]})
+    exported = EXPORTS["otf2"](Result(run, programs=partial(programs_of, other)))
+    assert "points in time" in exported.contents and "messages" in exported.contents
+
+
+def test_exported_run_has_the_same_verdict(tmp_path: Path) -> None:
+    computes = {**STENCIL["job"][0]["pattern"], "size": "1 KiB", "compute": "300 us"}
+    job = {"pattern": {"kind": "ring", "size": "1 MiB", "ranks": 8}, "placement": "random"}
+    for case, causes in (
+        ({**STENCIL, "job": [job]}, {"placement"}),
+        # Of measured runs, a network that is no bottleneck is healthy.
+        ({**STENCIL, "job": [{"pattern": computes}]}, {"not-network", "healthy"}),
+    ):
+        forecast = tb.diagnose(case, seeds=1)
+        forecast.run.write(tmp_path / "run", force=True)
+        command = ["export", "otf2", str(tmp_path / "run"), str(tmp_path / "otf2"), "--force"]
+        assert tailback(command) == 0
+        again = tb.diagnose(tmp_path / "otf2", fabric=tmp_path / "run", seeds=1)
+        assert {forecast.cause, again.cause} <= causes
+        assert again.diagnosis.elapsed_ps == forecast.run.elapsed_ps
 
 
 def test_exported_archive_refuses_to_be_diagnosed(tmp_path: Path) -> None:
