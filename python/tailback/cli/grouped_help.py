@@ -90,6 +90,7 @@ GROUPS = {
         "payload",
         "once",
         "force",
+        "update",
         "verbose",
         "evidence",
         "form",
