@@ -223,7 +223,7 @@ def _to_tool(name: str, summary: str) -> click.Command:
                 file.write(line.encode() + b"\n")
 
         if exported.fill is None:
-            _write(out, force, write_lines)
+            _write(out, force, exported.write or write_lines)
         else:
             with AtomicDirectory(out, force=force, sources=[folder]) as part:
                 exported.fill(part)
@@ -247,6 +247,7 @@ FILES = {
     "prometheus": "tailback.prom",
     "folded": "stalls.folded",
     "otf2": "otf2-trace",
+    "cube": "profile.cubex",
 }
 """Usual names of the file or folder of each format."""
 

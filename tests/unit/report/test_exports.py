@@ -287,6 +287,31 @@ def test_archive_is_read_by_the_package_of_otf2(tmp_path: Path) -> None:
     assert sum(row[4] for row in joined) >= messages["arrival_ps"].sum()
 
 
+@pytest.mark.parametrize("measured", [MEASURED, None], ids=["measured", "simulated"])
+def test_profile_is_read_by_pycubexr(measured: Any, tmp_path: Path) -> None:
+    pycubexr = pytest.importorskip("pycubexr")
+    run = make_run(prefix="" if measured else HOSTILE)
+    exported = EXPORTS["cube"](Result(run, make_diagnosis(run), measured))
+    assert exported.write is not None
+    with (tmp_path / "profile.cubex").open("wb") as file:
+        exported.write(file)
+    with pycubexr.CubexParser(tmp_path / "profile.cubex") as profile:
+        nodes = profile.all_cnodes()
+        values = {each.name: profile.get_metric_values(each) for each in profile.all_metrics()}
+        sums = {name: sum(map(each.value, nodes)) for name, each in values.items()}
+        assert len(profile.get_locations()) == run.tables["ranks"].height
+        names = [profile.get_region(node).name for node in nodes]
+    if measured:
+        # Of 50 µs and 30 µs of two ranks; 10 and 15 of them are waits.
+        assert sums == pytest.approx({"time": 80e-6, "late_sender": 10e-6, "wait_nxn": 15e-6})
+        assert names[0] == "program" and {"MPI_Send", "MPI_Allreduce"} < set(names)
+        return
+    messages = run.tables["messages"]
+    assert sums["messages"] == messages.height and sums["bytes"] == messages["size_bytes"].sum()
+    under_way = (messages["arrival_ps"] - messages["post_ps"]).sum()
+    assert sums["under_way"] == pytest.approx(under_way / 1e12)
+
+
 SERIES = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*",?)+)\} (\S+)')
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
@@ -100,12 +101,14 @@ class Exported:
         opened_by: How it is opened, in words.
         lines: Text of a file, line by line, without the ends of lines.
         fill: Writes the files of a folder, for formats that are folders; else None.
+        write: Writes a file that is no text; else None.
     """
 
     contents: str
     opened_by: str
     lines: Iterable[str] = ()
     fill: Callable[[Path], None] | None = None
+    write: Callable[[IO[bytes]], None] | None = None
 
 
 EXPORTS: Registry[Callable[[Result], Exported]] = Registry(
