@@ -29,7 +29,7 @@ help: ## list the targets
 
 demo: ## set up, diagnose a recorded run into demo-report/, compare it with the run after the remedy
 	@scripts/setup.sh run
-	@$(BIN)/tailback diagnose examples/lab/placement/before --out demo-report --force
+	@$(BIN)/tailback diagnose examples/lab/placement/before --out demo-report --update
 	@printf '\n%s\n\n' 'The same program, recorded again with the ranks placed so:'
 	@$(BIN)/tailback confirm demo-report examples/lab/placement/after
 

@@ -9,8 +9,8 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-dev}
 case $mode in
-  run) lock=requirements.lock ;;
-  dev) lock=requirements-dev.lock ;;
+  run) lock=requirements.lock profile=demo ;;
+  dev) lock=requirements-dev.lock profile=release ;;
   *) echo "usage: scripts/setup.sh [run|dev]" >&2; exit 2 ;;
 esac
 venv=.venv
@@ -92,7 +92,11 @@ ready() {
 }
 core="$PWD $(find crates -type f \( -name '*.rs' -o -name Cargo.toml \) -print0 | LC_ALL=C sort -z |
   xargs -0 sha256sum Cargo.toml Cargo.lock pyproject.toml scripts/build_backend.py | sha256sum | cut -d' ' -f1)"
-built() { stamp_is core "$core" && compgen -G 'python/tailback/_core*.so' >/dev/null; }
+# A build for `dev` serves `run` as well.
+built() {
+  compgen -G 'python/tailback/_core*.so' >/dev/null || return
+  stamp_is core "release $core" || stamp_is core "$profile $core"
+}
 has_otf2() { scripts/otf2-library.sh check; }
 
 if ready && built && has_otf2; then exit; fi
@@ -118,15 +122,15 @@ if ! has_otf2; then
   UV="$uv" scripts/otf2-library.sh fetch
 fi
 
-# 3. The package itself, editable, with the Rust extension tailback._core built for release.
+# 3. The package itself, editable, with the Rust extension tailback._core (profiles: Cargo.toml).
 if ! built; then
   uv=${uv:-$(find_uv "$python")}
   say "building the Rust extension tailback._core (a minute or two the first time)"
   rm -f $venv/stamp-core
-  PATH="$PWD/$venv/bin:$PATH" "$uv" pip install --quiet --python $venv/bin/python \
+  PATH="$PWD/$venv/bin:$PATH" MATURIN_PEP517_ARGS="--profile $profile" "$uv" pip install --quiet --python $venv/bin/python \
     --no-deps --no-build-isolation --reinstall-package tailback --editable .
   $venv/bin/python -c 'import tailback._core'
   "$uv" pip check --quiet --python $venv/bin/python ||
     fail "the lock files do not fit pyproject.toml" "remedy: make lock, then again"
-  echo "$core" >$venv/stamp-core
+  echo "$profile $core" >$venv/stamp-core
 fi

@@ -12,6 +12,7 @@ import pytest
 
 from tailback.report import write_report
 from tests.factories import webdriver
+from tests.factories.measured_verdict import as_measured
 from tests.factories.report_data import make_diagnosis, make_run
 
 pytestmark = webdriver.needed()
@@ -86,6 +87,20 @@ def test_a_narrow_window_reaches_every_part(browser: webdriver.Browser, plain: P
             "return [getComputedStyle(bar).overflowX, last.right <= innerWidth]"
         )
         assert bar == ["auto", True]
+
+
+def test_costs_need_no_scrolling_when_narrow(browser: webdriver.Browser, tmp_path: Path) -> None:
+    run = make_run()
+    diagnosis = as_measured(make_diagnosis(run), [(0, "root"), (1, "waiting")])
+    page = write_report(tmp_path / "measured.html", run, diagnosis)
+    with browser.wide(500):
+        browser.open(page)
+        rows = browser.run(
+            "return [...document.querySelectorAll('.costs tbody td')].map((cell) => {"
+            "  const { left, right } = cell.getBoundingClientRect();"
+            "  return left >= 0 && right <= innerWidth; })"
+        )
+        assert rows and all(rows)
 
 
 @pytest.mark.slow

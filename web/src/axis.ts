@@ -68,7 +68,13 @@ export function bottomAxis(
     renderer.text(text, align === "end" ? right + 10 : scale(at), y + 12, { size: TICK_SIZE, align, colour: MUTED });
   });
   const span = right - left;
-  if (title) renderer.text(fitted(title, 11.5, span), left + span / 2, y + 28, { size: 11.5, align: "middle" });
+  if (title) {
+    // A title that is wider than its axis begins left of it.
+    const inside = textWidth(title, 11.5) <= span;
+    const at = inside ? left + span / 2 : left + span;
+    const align = inside ? "middle" : "end";
+    renderer.text(fitted(title, 11.5, inside ? span : at), at, y + 28, { size: 11.5, align });
+  }
 }
 
 /** An axis at the left of a plot, with grid lines. */

@@ -14,7 +14,7 @@ import numpy as np
 from tailback.calibration.fitted_series import MIN_STREAM_BYTES
 from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.places import host_names, split_hosts
-from tailback.calibration.readers import is_benchmark, read_benchmark_runs
+from tailback.calibration.readers import files_of, read_benchmark_runs
 from tailback.diagnosis.confidence import MODELLED
 from tailback.errors import known_keywords, nearest, option
 from tailback.fabric.model import Fabric
@@ -113,17 +113,6 @@ class PairsResult:
             (folder / "diagnosis.json").write_text(text + "\n", encoding="utf-8")
 
 
-def holds_benchmarks(path: Path) -> bool:
-    """Whether a path is the output of a benchmark, or a folder of such outputs alone."""
-    if path.is_dir():
-        return any(is_benchmark(file) for file in _files_of(path)[:4])
-    return path.is_file() and is_benchmark(path)
-
-
-def _files_of(path: Path) -> list[Path]:
-    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-
-
 @known_keywords()
 def diagnose_pairs(
     files: Sequence[str | Path] | str | Path, *, fabric: str | Path | None = None
@@ -168,7 +157,7 @@ def _read(named: Sequence[str | Path], fabric: Fabric | None, notes: list[str]) 
     for name in named:
         path, hosts = split_hosts(name)
         stated_hosts = [] if hosts is None else host_names(hosts, fabric)
-        for file in _files_of(path):
+        for file in files_of(path):
             try:
                 runs = read_benchmark_runs(file)
             except CalibrationError as error:

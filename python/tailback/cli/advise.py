@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tailback.api.advise import Advice
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("source", type=click.Path(path_type=Path))
 @fabric_option
 @click.option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
 from tailback.cli.result import show
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tailback.calibration.file import Calibration
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("files", nargs=-1, required=True)
 @click.option(
     "--fabric",

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import OneOf, format_option
 from tailback.cli.result import EXIT_OK, EXIT_UNDETERMINED
@@ -18,7 +19,7 @@ from tailback.errors import TailbackError
 from tailback.units import format_time, percent
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
 @format_option

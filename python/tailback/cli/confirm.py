@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
 from tailback.cli.result import EXIT_OK, EXIT_REFUTED, EXIT_UNDETERMINED, show
@@ -25,7 +26,7 @@ _BAR = 46
 """Columns of the longest bar."""
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", nargs=-1, required=True, type=click.Path(path_type=Path))
 @format_option

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tailback.cli.grouped_help import GroupedHelp
+from tailback.cli.kept_diagnosis import is_up_to_date, show_kept
 from tailback.cli.loading import loading
 from tailback.cli.option_types import (
     OneOf,
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from tailback.api.diagnose import DiagnosisResult
     from tailback.budget import Budget
     from tailback.simulation.parallel.task_folder import TaskFolder
-    from tailback.sources.source import SourceLike
+    from tailback.sources.request import DiagnosisRequest
+    from tailback.sources.source import Source
 
 
 @click.command(cls=GroupedHelp)
@@ -71,7 +73,10 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder for report and data. Default: tailback-NAME.",
 )
-@click.option("--force", is_flag=True, help="Replace that folder if Tailback wrote it.")
+@click.option(
+    "--force", is_flag=True, help="Diagnose anew, and replace that folder if Tailback wrote it."
+)
+@click.option("--update", is_flag=True, help="The same, if what is in it is out of date.")
 @click.option(
     "--method",
     "methods",
@@ -143,6 +148,7 @@ def diagnose(
     forecast: bool,
     out: Path | None,
     force: bool,
+    update: bool,
     methods: tuple[str, ...],
     remedies: tuple[str, ...],
     seeds: int | None,
@@ -173,32 +179,43 @@ def diagnose(
     packets. Or it is outputs of bandwidth tests between pairs of hosts (nccl-tests,
     OSU, perftest), or their folder: the slow host, cable or rail is named.
 
+    If --out holds the diagnosis of the same inputs and options by this version, it
+    is printed, and nothing is computed.
+
     \b
     tailback diagnose app_trace/ --fabric fabric.txt --out diagnosis
     tailback diagnose examples/demo/demo.toml --out diagnosis
     tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
     with loading():
-        from tailback.api.candidates import require_placements
-        from tailback.api.diagnose import diagnose as run_diagnosis
-        from tailback.api.pairs import holds_benchmarks
+        from tailback.calibration.readers import holds_benchmarks
         from tailback.io.folders import check_writable
-        from tailback.sources.captures import is_capture
         from tailback.sources.source import Source, path_safe_name
-    require_placements("--method", methods)
+        from tailback.telemetry.captured import is_capture
     path = source.pop("source")
+    files = [path, *captures]
     if holds_benchmarks(path):
-        return _diagnose_pairs([path, *captures], source.get("fabric"), out, force, form)
-    input_files: SourceLike | list[str | Path]
-    options: dict[str, Any] = {}
+        return _diagnose_pairs(files, source.get("fabric"), out, force, form)
+    input_files: Source | list[str | Path]
     if captures or is_capture(path):
         # Options of traces are validated by the library.
-        input_files, name, options = [path, *captures], path.stem, source
+        input_files, name, options = [*files], path.stem, source
     else:
-        input_files = Source.of(path, **source)
+        input_files, options = Source.of(path, **source), {}
         name = input_files.scenario.name
     out = out or Path(f"tailback-{path_safe_name(name)}")
-    check_writable(out, force=force, sources=[path, *captures])
+    asked: dict[str, Any] = {"counters": counters, "jobs": jobs, "samples": samples}
+    asked |= {"allow_hosts": allow_hosts, "methods": methods, "remedies": remedies}
+    asked |= {"forecast": forecast, "seeds": seeds, "contexts": contexts}
+    may_keep = not (force or profile or figures or budget)
+    if may_keep and is_up_to_date(out, _request(input_files, options, asked), update=update):
+        return show_kept(out, form, verbose=verbose, evidence=evidence)
+    force = force or update
+    check_writable(out, force=force, sources=files)
+    with loading():
+        from tailback.api.candidates import require_placements
+        from tailback.api.diagnose import diagnose as run_diagnosis
+    require_placements("--method", methods)
     with (
         _task_folder(out, dask, slurm) as tasks,
         profiled(profile),
@@ -206,19 +223,11 @@ def diagnose(
     ):
         result = run_diagnosis(
             input_files,
-            counters=counters,
-            jobs=jobs,
-            samples=samples,
-            allow_hosts=allow_hosts,
-            forecast=forecast,
-            methods=methods,
-            remedies=remedies,
-            seeds=seeds,
+            **asked,
             budget=budget,
             threads=threads,
             progress=progress.step,
             watch=progress.watch,
-            contexts=contexts,
             workers=workers,
             dask=dask,
             tasks=tasks,
@@ -227,6 +236,18 @@ def diagnose(
         progress.step("writing the report", 1.0)
         result.write(out, force=force, figures=figures)
     return _show(result, out, form, verbose=verbose, evidence=evidence)
+
+
+def _request(
+    source: Source | list[str | Path], options: dict[str, Any], asked: dict[str, Any]
+) -> DiagnosisRequest:
+    """What is asked for, as the diagnosis will state it, without its inputs."""
+    from tailback.sources.request import DiagnosisRequest
+
+    if isinstance(source, list):
+        files = [Path(file) for file in source]
+        return DiagnosisRequest.of(files, (), {**options, "contexts": asked["contexts"]})
+    return DiagnosisRequest.of(source, (), {**asked, "contexts": None, "budget": None})
 
 
 def _show(result: DiagnosisResult, out: Path, form: str, *, verbose: bool, evidence: bool) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import FiniteRange, OneOf
 from tailback.cli.runs import default_output, skip_lines
 from tailback.errors import RunError, TailbackError
@@ -36,7 +37,7 @@ from tailback.sources.source import report_address
 DIRECTIONS = ("X+", "X-", "Y+", "Y-", "Z+", "Z-")
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option(
     "--fabric",

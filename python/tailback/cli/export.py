@@ -11,7 +11,7 @@ import click
 import polars as pl
 
 from tailback.api.runs import require_packets
-from tailback.cli.grouped_help import SuggestingGroup
+from tailback.cli.grouped_help import GroupedHelp, SuggestingGroup
 from tailback.cli.option_types import OneOf
 from tailback.cli.runs import read_samples, skip_lines
 from tailback.cli.text import align_columns, wrap
@@ -24,6 +24,7 @@ from tailback.report import attribute, to_table
 from tailback.report.exports import EXPORTS, Result
 from tailback.run.run import Run, atomic_file
 from tailback.simulation.decode import link_counts
+from tailback.simulation.prepare import programs_of
 from tailback.sources.diagnosis_folder import (
     is_diagnosis,
     read_diagnosis,
@@ -213,14 +214,16 @@ def _to_tool(name: str, summary: str) -> click.Command:
         require_packets(run, folder, "export")
         diagnosis = read_diagnosis(folder) if is_diagnosis(folder) else None
         measured = read_measured_tables(folder) if diagnosis is not None else None
-        exported = EXPORTS[name](Result(run, diagnosis, measured))
+        exported = EXPORTS[name](
+            Result(run, diagnosis, measured, lambda: programs_of(run.scenario))
+        )
 
         def write_lines(file: IO[bytes]) -> None:
             for line in exported.lines:
                 file.write(line.encode() + b"\n")
 
         if exported.fill is None:
-            _write(out, force, write_lines)
+            _write(out, force, exported.write or write_lines)
         else:
             with AtomicDirectory(out, force=force, sources=[folder]) as part:
                 exported.fill(part)
@@ -236,7 +239,7 @@ def _to_tool(name: str, summary: str) -> click.Command:
     tailback diagnose examples/lab/slow-cable --out diagnosis
     tailback export {name} diagnosis {FILES.get(name, f"diagnosis.{name}")}
     """
-    return click.command(name, help=text, short_help=summary)(write)
+    return click.command(name, GroupedHelp, help=text, short_help=summary)(write)
 
 
 FILES = {
@@ -244,6 +247,7 @@ FILES = {
     "prometheus": "tailback.prom",
     "folded": "stalls.folded",
     "otf2": "otf2-trace",
+    "cube": "profile.cubex",
 }
 """Usual names of the file or folder of each format."""
 

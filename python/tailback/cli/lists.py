@@ -7,6 +7,7 @@ from importlib import import_module
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.option_types import format_option
 from tailback.cli.text import wrap
 from tailback.errors import TailbackError, nearest
@@ -39,7 +40,7 @@ def registries(kind: str | None) -> dict[str, Registry[object]]:
     return kinds()
 
 
-@click.command("list")
+@click.command("list", cls=GroupedHelp)
 @click.argument("kind", required=False)
 @format_option
 def list_parts(kind: str | None, form: str) -> None:

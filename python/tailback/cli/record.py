@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import quiet_option
 from tailback.cli.progress import meter
@@ -26,7 +27,7 @@ class _NotRunError(click.UsageError):
     exit_code = EXIT_OWN_FAILURE
 
 
-class _ProgramRunner(click.Command):
+class _ProgramRunner(GroupedHelp):
     """A command whose exit codes are those of another program, but for its own failures."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import OneOf
 from tailback.errors import RunError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from tailback.run.run import Run
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file (default FOLDER.html).")
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
@@ -23,7 +24,7 @@ MOST_SHOWN = 20
 """Differences on the screen, about as many as a terminal has lines; JSON has all."""
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--inputs",

@@ -16,6 +16,7 @@ import numpy as np
 from tailback.api.watch import CollectionWatch, WatchResult
 from tailback.api.watch import watch as watch_collection
 from tailback.arrays import Floats
+from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.ill_links_screen import change_lines, format_gbps
 from tailback.cli.option_types import Duration, FiniteRange, format_option
 from tailback.cli.text import align_columns, heading, table_width
@@ -30,7 +31,7 @@ _BESIDE_COURSE = 62
 """Columns of a table beside the course of its ports, at the width of 80."""
 
 
-@click.command()
+@click.command(cls=GroupedHelp)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--span",

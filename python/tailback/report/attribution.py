@@ -570,6 +570,14 @@ def to_json(attribution: Attribution) -> str:
     return json.dumps(out, indent=1, ensure_ascii=False) + "\n"
 
 
+def from_json(text: str) -> Attribution:
+    """The attribution of :func:`to_json`, with the root of its flame graph alone."""
+    data = json.loads(text)
+    lines = [CallSite(**{**line, "ranks": frozenset(line["ranks"])}) for line in data["lines"]]
+    root = Frame("", "all", value=data["total"])
+    return Attribution(data["unit"], root, lines, data["elsewhere"])
+
+
 def to_table(attribution: Attribution) -> pl.DataFrame:
     """The attribution's lines as table ``attribution`` of the schema, heaviest stall first."""
     time = attribution.unit == "ps"

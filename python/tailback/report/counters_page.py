@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tailback.arrays import Floats
 from tailback.evidence.culprits import JobHarm
+from tailback.names.display import keep_units
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.course import bins_of
 from tailback.port_counters.analysis.evolution import colour
@@ -25,7 +26,10 @@ from tailback.version import version
 _ROWS: Final = 100
 _COURSES: Final = 20
 LEAST_PERCENT: Final = 1.0
-"""Mean stall below which a cell of the course is white, percent."""
+"""Mean stall below which a cell of the course is empty, percent."""
+
+_FIRST_DATE_NS: Final = 946_684_800 * 10**9
+"""The start of 2000: sources without dates count from 0."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,13 @@ def write_counters_page(
         policy=content_policy("", look),
         look=Markup(look),
         title=title,
-        headline=headline,
+        headline=keep_units(headline),
         scope=_scope(verdict),
         before=[_ill_links(verdict), _changes(verdict), _jobs(jobs)],
         courses=_courses(verdict, course, bins),
-        begin=utc(verdict.start_ns),
-        end=utc(verdict.end_ns),
+        span=_span(verdict),
         bin=format_time(1000 * (verdict.end_ns - verdict.start_ns) // bins),
+        bins=bins,
         least=f"{LEAST_PERCENT:g}",
         after=[_links(verdict), _classes(verdict)],
         notes=verdict.notes,
@@ -93,8 +97,20 @@ def _scope(verdict: Verdict) -> str:
     devices = verdict.ports.select("node_name", "node_guid").n_unique()
     return (
         f"{counted(verdict.ports.height, 'port', ',')} of {counted(devices, 'device', ',')}, "
-        f"{utc(verdict.start_ns)} to {utc(verdict.end_ns)}"
+        f"{_span(verdict)}"
     )
+
+
+def _span(verdict: Verdict) -> str:
+    """The time that the counters cover."""
+    begin, end = (_instant(at, verdict) for at in (verdict.start_ns, verdict.end_ns))
+    return f"{begin} to {end}" if verdict.start_ns else end
+
+
+def _instant(time_ns: int, verdict: Verdict) -> str:
+    """A time as a date, or since the start where the counters have no dates."""
+    is_dated = verdict.start_ns >= _FIRST_DATE_NS
+    return utc(time_ns) if is_dated else format_time(1000 * time_ns)
 
 
 def _ill_links(verdict: Verdict) -> PagePart:
@@ -102,21 +118,21 @@ def _ill_links(verdict: Verdict) -> PagePart:
         (
             row["link"],
             row["what"],
-            "start" if row["since_ns"] is None else utc(row["since_ns"]),
+            "start" if row["since_ns"] is None else _instant(row["since_ns"], verdict),
             _gbps(row["lost_gbps"]),
         )
         for row in verdict.ill.head(_ROWS).iter_rows(named=True)
     ]
-    header = ("Link", "What is wrong", "Since (UTC)", "Gb/s lost")
+    header = ("Link", "What is wrong", "Since", "Gb/s lost")
     return PagePart("Links that need a hand", header, rows, (3,))
 
 
 def _changes(verdict: Verdict) -> PagePart:
     rows = [
-        (utc(row["time_ns"]), *described(row).rsplit(": ", 1))
+        (_instant(row["time_ns"], verdict), *described(row).rsplit(": ", 1))
         for row in verdict.changes.tail(_ROWS).iter_rows(named=True)
     ]
-    return PagePart("What changed", ("UTC", "Where", "Change"), rows[::-1])
+    return PagePart("What changed", ("Time", "Where", "Change"), rows[::-1])
 
 
 def _jobs(jobs: JobHarm | None) -> PagePart:
@@ -212,8 +228,9 @@ def _course(
     shares = np.minimum(shares, 1.0)
     most = float(shares.max())
     cells = [
-        (place, colour(100 * share) if 100 * share >= LEAST_PERCENT else "#ffffff")
+        (place, colour(100 * share))
         for place, share in enumerate(shares.tolist())
+        if 100 * share >= LEAST_PERCENT
     ]
     return name, cells if most > 0 else [], percent(most)
 

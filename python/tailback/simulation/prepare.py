@@ -587,6 +587,11 @@ def prepare(
     )
 
 
+def programs_of(scenario: Scenario) -> list[Program]:
+    """The programs of the jobs of a scenario, with all their repetitions; raises as `prepare`."""
+    return [repeat(job.program, job.times) for job in prepare(scenario).jobs]
+
+
 def with_plausible_latency(program: Program, fabric: Fabric) -> Program:
     """The program, whose recording had too few cores only if its times cannot be the network's.
 

@@ -1,11 +1,13 @@
 """``request.json``: what a diagnosis was asked for, so that anybody can repeat it.
 
 It holds the scenario, the options and the SHA-256 of every input file that was read. Options that
-do not change the result, such as threads and workers, are not in it.
+do not change the result, such as threads and workers, are not in it. A diagnosis that is asked for
+again, of the same inputs and by the same program, is kept (:func:`why_outdated`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterable
@@ -17,11 +19,12 @@ from pydantic import Field
 from tailback.errors import RunError
 from tailback.frozen_model import FrozenModel
 from tailback.io.input_files import content, is_input_file
-from tailback.io.manifest import MANIFEST, sha256_of
+from tailback.io.manifest import MANIFEST, read_manifest, sha256_of
 from tailback.run.run import Run
 from tailback.scenario.model import Scenario
 from tailback.sources.lab_case import LabCase
 from tailback.sources.source import Source
+from tailback.version import program_sha256, version
 
 REQUEST_FILE = "request.json"
 
@@ -40,6 +43,8 @@ class DiagnosisRequest(FrozenModel):
         notes: Notes on unused parts of the files that options name.
         options: Keywords of ``tb.diagnose`` that change the result.
         inputs: SHA-256 of each input file by its absolute path; None for a pipe.
+        listings: SHA-256 of the names in each folder that it names, by its absolute path.
+        program: SHA-256 of the program's files.
     """
 
     folder: str
@@ -49,6 +54,8 @@ class DiagnosisRequest(FrozenModel):
     notes: list[str] = Field(default_factory=list)
     options: dict[str, Any]
     inputs: dict[str, str | None]
+    listings: dict[str, str] = Field(default_factory=dict)
+    program: str = ""
 
     @classmethod
     def of(
@@ -57,10 +64,11 @@ class DiagnosisRequest(FrozenModel):
         """The request of a diagnosis that has read these files."""
         facts: dict[str, Any] = {
             "folder": str(Path.cwd()),
+            "program": program_sha256(),
             "options": {
                 key: _as_json(value, is_path=key in FILES)
                 for key, value in options.items()
-                if value not in (None, ())
+                if value is not None and value != () and value != []
             },
             "inputs": {
                 str(path): _digest(path)
@@ -75,7 +83,9 @@ class DiagnosisRequest(FrozenModel):
             facts["case"] = None if source.case is None else str(source.case.trace.parent)
         else:
             facts["captures"] = [str(path.absolute()) for path in source]
-        return cls(**facts)
+        request = cls(**facts)
+        listings = {folder: _listing(Path(folder)) for folder in sorted(request._folders())}
+        return request.model_copy(update={"listings": listings})
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -94,6 +104,27 @@ class DiagnosisRequest(FrozenModel):
         """Write ``request.json`` into a folder."""
         text = self.model_dump_json(indent=2, exclude_defaults=True)
         (folder / REQUEST_FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _folders(self) -> set[str]:
+        """Folders that it names, in which every file may be an input."""
+        named = list[str]()
+
+        def note(text: str) -> str:
+            named.append(os.path.normpath(os.path.join(self.folder, text)))
+            return text
+
+        _with_strings([self.scenario, self.case, self.captures, self.options], note)
+        return {path for path in named if os.path.isdir(path)}
+
+    def _question(self, inputs: Collection[str]) -> list[Any]:
+        """What is asked, with the absolute paths of inputs and of folders that hold them."""
+
+        def absolute(text: str) -> str:
+            path = os.path.normpath(os.path.join(self.folder, text))
+            return path if text and _holds(path, inputs) else text
+
+        asked = [self.scenario, self.case, self.captures, self.options, self.notes]
+        return [_with_strings(each, absolute) for each in asked]
 
     @property
     def base(self) -> Path:
@@ -164,6 +195,8 @@ class LocatedRequest:
         """
         data = self._as_recorded(again.model_dump())
         names = {str(today): path for path, today in self.inputs.items()}
+        # Neither is a result.
+        data["listings"], data["program"] = self.request.listings, self.request.program
         data["folder"] = self.request.folder
         read = {names.get(path, path): digest for path, digest in again.inputs.items()}
         data["inputs"] = {**self.request.inputs, **read}
@@ -190,6 +223,52 @@ class LocatedRequest:
             return text
         self._recorded[today] = text
         return today
+
+
+def why_outdated(folder: Path, asked: DiagnosisRequest) -> str:
+    """Why the diagnosis in a folder is not the one that is asked for now; empty if it is.
+
+    Args:
+        folder: A folder that ``tailback diagnose`` wrote.
+        asked: What is asked for, without inputs.
+
+    Raises:
+        RunError: Its manifest or its request is damaged.
+    """
+    made = read_manifest(folder)
+    if not (folder / REQUEST_FILE).is_file() or made.sha256 is None:
+        return "does not say what it was made from"
+    if made.version != version():
+        return f"Tailback {made.version} made it, and this is {version()}"
+    made.check(REQUEST_FILE)
+    request = DiagnosisRequest.read(folder)
+    if request.program != asked.program:
+        return "another build of Tailback made it"
+    inputs = request.inputs
+    if request._question(inputs) != asked._question(inputs):
+        return "it is of another source or has other options"
+    if any("budget" in each.options for each in (request, asked)):
+        return "what fits into a time budget differs from run to run"
+    changed = request.at(None).unusable()
+    if changed:
+        path, reason = next(iter(changed.items()))
+        return f"its input {path!r} {reason}"
+    if request.listings != asked.listings:
+        return "files were added to its inputs, or removed"
+    return ""
+
+
+def _listing(folder: Path) -> str:
+    """SHA-256 of the names in a folder and below, without hidden ones and results of Tailback."""
+    names = list[str]()
+    for place, folders, files in os.walk(folder):
+        results = [name for name in folders if (Path(place, name) / "diagnosis.json").is_file()]
+        folders[:] = sorted(
+            name for name in folders if name not in results and not name.startswith(".")
+        )
+        shown = sorted(name for name in files if not name.startswith("."))
+        names += [os.path.relpath(os.path.join(place, name), folder) for name in shown + folders]
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _holds(path: str, inputs: Collection[str]) -> bool:

@@ -19,7 +19,9 @@ FUNCTION, BARRIER, POINT_TO_POINT, COLLECTIVE, ONE_SIDED = 1, 15, 28, 26, 29
 UINT64_TYPE, STRING_TYPE = 4, 11
 
 SIMULATED = "simulated run"
-"""End of the creator of an exported archive, whose calls are points in time."""
+"""In the creator of an exported archive."""
+POINTS = f"{SIMULATED} without times of calls"
+"""The same of an archive whose calls are points in time."""
 
 EVENTS = (
     "Enter",
@@ -95,11 +97,16 @@ _DEFINITIONS: dict[str, tuple[Any, ...]] = {
 
 _MESSAGE = (c_uint32, c_uint32, c_uint32, c_uint64)
 """Partner, communicator, tag and bytes."""
+_REQUEST = (c_uint64,)
 _EVENTS: dict[str, tuple[Any, ...]] = {
     "Enter": (c_uint32,),
     "Leave": (c_uint32,),
     "MpiSend": _MESSAGE,
     "MpiRecv": _MESSAGE,
+    "MpiIsend": (*_MESSAGE, *_REQUEST),
+    "MpiIsendComplete": _REQUEST,
+    "MpiIrecvRequest": _REQUEST,
+    "MpiIrecv": (*_MESSAGE, *_REQUEST),
 }
 
 

@@ -31,6 +31,7 @@ from tests.factories.collect_subnet import (
     row_of_switches,
     session,
 )
+from tests.factories.repository import ROOT
 
 GBPS = 54.545
 SECOND = 10**9
@@ -344,6 +345,15 @@ def test_either_end_mutes_a_link() -> None:
     assert without(result, ["leaf[1]"])[0].height == 1
 
 
+def test_page_of_undated_counters_has_no_dates(tmp_path: Path) -> None:
+    page, folder = tmp_path / "page.html", ROOT / "examples"
+    files = [str(folder / "counters" / f"leaf06-12h0{minute}.txt") for minute in (0, 1)]
+    fabric = str(folder / "demo" / "fabric.ibnetdiscover")
+    command = ["counters", *files, "--every", "60 s", "--fabric", fabric, "--html", str(page)]
+    assert run(command) == 0
+    assert "1 device, 60 s" in page.read_text() and "1970" not in page.read_text()
+
+
 def test_page_shows_links_changes_and_course(tmp_path: Path) -> None:
     def act(subnet: FakeSubnet) -> None:
         unplugged(subnet)
@@ -355,5 +365,7 @@ def test_page_shows_links_changes_and_course(tmp_path: Path) -> None:
     text = page.read_text()
     for part in ("switch1[1] → host1-0 HCA-1[1] is down", "Links that need a hand", "link down"):
         assert part in text
-    assert "switch0[4] → &lt;i&gt;switch1&lt;/i&gt;[3]" in text and text.count("<rect") >= 11
+    assert "switch0[4] → &lt;i&gt;switch1&lt;/i&gt;[3]" in text
+    # Cells below a hundredth are empty, and a port without others has no course.
+    assert text.count("<rect") >= text.count('class="course"') >= 1
     assert "<script" not in text and "<i>" not in text

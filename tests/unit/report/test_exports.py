@@ -6,15 +6,21 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+import tailback as tb
 from tailback.errors import TraceError
 from tailback.evidence.tables import TABLES
 from tailback.report.exports import EXPORTS, Result
+from tailback.scenario.model import parse
+from tailback.simulation.prepare import programs_of
+from tailback.traffic.program import Op, Program
 from tailback.traffic.readers import read_trace
 from tests.factories.cli import tailback
 from tests.factories.report_data import make_diagnosis, make_run
@@ -156,6 +162,88 @@ def test_measured_stacks_are_calls_and_waits() -> None:
     assert {stack.split(";")[0] for stack in values} == {"rank 0", "rank 1"}
 
 
+STENCIL: dict[str, Any] = {
+    "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 4, "aggregation": 2}},
+    "job": [
+        {
+            "pattern": {
+                "kind": "stencil2d",
+                "dims": [4, 2],
+                "size": "64 KiB",
+                "rounds": 4,
+                "boundary": "skip",
+                "compute": "30 us",
+            },
+            "placement": "random",
+        }
+    ],
+}
+
+
+def of_job(program: Program) -> set[tuple[Any, ...]]:
+    """Ranks, partners, sizes and phases of the messages of a program."""
+    posts = np.flatnonzero(program.posts)
+    labels = [program.labels[number] for number in program.label[posts]]
+    columns = (program.op_rank[posts], program.kind[posts], program.peer[posts])
+    return {
+        (*(int(column[at]) for column in columns), int(program.amount[post]), labels[at].phase)
+        for at, post in enumerate(posts)
+    }
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        {},
+        {"kind": "alltoall", "size": "32 KiB", "ranks": 8},
+        {"kind": "ring", "size": "1 MiB", "ranks": 8},
+    ],
+)
+def test_exported_calls_take_their_simulated_time(pattern: dict[str, Any], tmp_path: Path) -> None:
+    job = {**STENCIL["job"][0], "pattern": pattern or STENCIL["job"][0]["pattern"]}
+    run = tb.simulate({**STENCIL, "job": [job]})
+    exported = EXPORTS["otf2"](Result(run, programs=partial(programs_of, run.scenario)))
+    assert exported.fill is not None and "points in time" not in exported.contents
+    exported.fill(tmp_path)
+    before, again = programs_of(run.scenario)[0], read_trace(tmp_path)
+    assert of_job(before) == of_job(again)
+    computes = [program.amount[program.kind == Op.COMPUTE].sum() for program in (before, again)]
+    assert computes[0] == computes[1]
+    # What ranks do not compute, they spend in calls.
+    assert again.recording is not None
+    ranks = run.tables["ranks"]
+    assert again.recording.total_ps == pytest.approx(ranks["finish_ps"].mean(), abs=1)
+    assert any("times are simulated" in note for note in again.notes)
+    # On the same network it takes the same time.
+    source = {**STENCIL, "job": [{"trace": str(tmp_path)}]}
+    assert tb.simulate(source).elapsed_ps == run.elapsed_ps
+
+
+def test_messages_of_other_programs_have_no_durations() -> None:
+    run = tb.simulate(STENCIL)
+    pattern = {**STENCIL["job"][0]["pattern"], "rounds": 5}
+    other = parse({**STENCIL, "job": [{"pattern": pattern}]})
+    exported = EXPORTS["otf2"](Result(run, programs=partial(programs_of, other)))
+    assert "points in time" in exported.contents and "messages" in exported.contents
+
+
+def test_exported_run_has_the_same_verdict(tmp_path: Path) -> None:
+    computes = {**STENCIL["job"][0]["pattern"], "size": "1 KiB", "compute": "300 us"}
+    job = {"pattern": {"kind": "ring", "size": "1 MiB", "ranks": 8}, "placement": "random"}
+    for case, causes in (
+        ({**STENCIL, "job": [job]}, {"placement"}),
+        # Of measured runs, a network that is no bottleneck is healthy.
+        ({**STENCIL, "job": [{"pattern": computes}]}, {"not-network", "healthy"}),
+    ):
+        forecast = tb.diagnose(case, seeds=1)
+        forecast.run.write(tmp_path / "run", force=True)
+        command = ["export", "otf2", str(tmp_path / "run"), str(tmp_path / "otf2"), "--force"]
+        assert tailback(command) == 0
+        again = tb.diagnose(tmp_path / "otf2", fabric=tmp_path / "run", seeds=1)
+        assert {forecast.cause, again.cause} <= causes
+        assert again.diagnosis.elapsed_ps == forecast.run.elapsed_ps
+
+
 def test_exported_archive_refuses_to_be_diagnosed(tmp_path: Path) -> None:
     fill = EXPORTS["otf2"](Result(make_run())).fill
     assert fill is not None
@@ -197,6 +285,31 @@ def test_archive_is_read_by_the_package_of_otf2(tmp_path: Path) -> None:
     columns = ["src_rank", "dst_rank", "size_bytes", "post_ps"]
     assert sorted(row[:4] for row in joined) == messages.select(columns).sort(columns).rows()
     assert sum(row[4] for row in joined) >= messages["arrival_ps"].sum()
+
+
+@pytest.mark.parametrize("measured", [MEASURED, None], ids=["measured", "simulated"])
+def test_profile_is_read_by_pycubexr(measured: Any, tmp_path: Path) -> None:
+    pycubexr = pytest.importorskip("pycubexr")
+    run = make_run(prefix="" if measured else HOSTILE)
+    exported = EXPORTS["cube"](Result(run, make_diagnosis(run), measured))
+    assert exported.write is not None
+    with (tmp_path / "profile.cubex").open("wb") as file:
+        exported.write(file)
+    with pycubexr.CubexParser(tmp_path / "profile.cubex") as profile:
+        nodes = profile.all_cnodes()
+        values = {each.name: profile.get_metric_values(each) for each in profile.all_metrics()}
+        sums = {name: sum(map(each.value, nodes)) for name, each in values.items()}
+        assert len(profile.get_locations()) == run.tables["ranks"].height
+        names = [profile.get_region(node).name for node in nodes]
+    if measured:
+        # Of 50 µs and 30 µs of two ranks; 10 and 15 of them are waits.
+        assert sums == pytest.approx({"time": 80e-6, "late_sender": 10e-6, "wait_nxn": 15e-6})
+        assert names[0] == "program" and {"MPI_Send", "MPI_Allreduce"} < set(names)
+        return
+    messages = run.tables["messages"]
+    assert sums["messages"] == messages.height and sums["bytes"] == messages["size_bytes"].sum()
+    under_way = (messages["arrival_ps"] - messages["post_ps"]).sum()
+    assert sums["under_way"] == pytest.approx(under_way / 1e12)
 
 
 SERIES = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*",?)+)\} (\S+)')

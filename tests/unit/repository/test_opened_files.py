@@ -16,6 +16,7 @@ OWN = {
     "io/manifest.py": "digests of a result's files, which its readers check",
     "io/atomic_exchange.py": "/proc",
     "available.py": "/proc and /sys",
+    "version.py": "the package's own files",
     "io/folders.py": "writes",
     "report/page.py": "the package's templates",
     "cli/__init__.py": "/dev/null",

@@ -33,6 +33,18 @@ def is_benchmark(path: Path) -> bool:
     return any(entry.part.sniff(text) for entry in BENCHMARKS)
 
 
+def files_of(path: Path) -> list[Path]:
+    """The files of a folder, sorted, or the file that it is."""
+    return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+
+
+def holds_benchmarks(path: Path) -> bool:
+    """Whether a path is the output of a benchmark, or a folder of such outputs alone."""
+    if path.is_dir():
+        return any(is_benchmark(file) for file in files_of(path)[:4])
+    return path.is_file() and is_benchmark(path)
+
+
 def read_benchmark_runs(path: Path) -> list[BenchmarkData]:
     """The runs of a benchmark whose outputs are in one file, as :func:`read_benchmark`.
 
@@ -111,4 +123,11 @@ def _require_possible(series: Series, path: Path) -> None:
         )
 
 
-__all__ = ["BENCHMARKS", "is_benchmark", "read_benchmark", "read_benchmark_runs"]
+__all__ = [
+    "BENCHMARKS",
+    "files_of",
+    "holds_benchmarks",
+    "is_benchmark",
+    "read_benchmark",
+    "read_benchmark_runs",
+]

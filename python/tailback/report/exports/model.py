@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
 from tailback.diagnosis.model import Diagnosis
+from tailback.errors import RunError
 from tailback.names.ports import link_names
 from tailback.registry import Registry
 from tailback.report.attribution import Attribution, attribute
 from tailback.run.run import Run
+from tailback.traffic.program import Program
 
 OURS = pl.col("observed")
 """Rows of jobs that were observed."""
+
+
+def _no_programs() -> Sequence[Program]:
+    raise RunError("the programs of its jobs are not known")
 
 
 @dataclass(frozen=True)
@@ -27,11 +34,14 @@ class Result:
         run: The run; of a diagnosis, the expected one.
         diagnosis: Its diagnosis, None without.
         measured: Tables of the measured run (docs/reference/tables.md), None without.
+        programs: Gives the program of each job of the run; raises TailbackError where the inputs of
+            the run are gone.
     """
 
     run: Run
     diagnosis: Diagnosis | None = None
     measured: Mapping[str, pl.DataFrame] | None = None
+    programs: Callable[[], Sequence[Program]] = _no_programs
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -91,12 +101,14 @@ class Exported:
         opened_by: How it is opened, in words.
         lines: Text of a file, line by line, without the ends of lines.
         fill: Writes the files of a folder, for formats that are folders; else None.
+        write: Writes a file that is no text; else None.
     """
 
     contents: str
     opened_by: str
     lines: Iterable[str] = ()
     fill: Callable[[Path], None] | None = None
+    write: Callable[[IO[bytes]], None] | None = None
 
 
 EXPORTS: Registry[Callable[[Result], Exported]] = Registry(

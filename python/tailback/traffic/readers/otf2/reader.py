@@ -16,7 +16,7 @@ import tailback._core as _core
 from tailback.errors import TraceError
 from tailback.io import progress as reading
 from tailback.io.input_files import head_bytes, record_files
-from tailback.traffic.otf2_library import SIMULATED
+from tailback.traffic.otf2_library import POINTS, SIMULATED
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.narrow_columns import return_freed_memory
@@ -65,7 +65,8 @@ def read(path: Path, ranks: str = "") -> Program:
             damaged.
     """
     anchor = _read_by_library(path)
-    if f", {SIMULATED}".encode() in head_bytes(anchor, 1 << 10):
+    head = head_bytes(anchor, 1 << 10)
+    if f", {POINTS}".encode() in head:
         raise TraceError(
             "is the export of a simulated run, whose calls are points in time",
             file=anchor,
@@ -76,6 +77,8 @@ def read(path: Path, ranks: str = "") -> Program:
     program = read_posts(library_path(), anchor, _threads(None), _progress(anchor))
     if program is None:
         program = compile_trace(load(anchor), name=anchor.stem, file=anchor)
+    if f", {SIMULATED}".encode() in head:
+        program.notes.append("the trace is the export of a simulated run: its times are simulated")
     return _with_sharing(program, anchor)
 
 
