@@ -64,10 +64,12 @@ class Interruptions:
     Attributes:
         share: Share of the time of the run that they take, shape (K,).
         probability: Probability of each share, shape (K,); the rest is that of none.
+        fault_prior: Prior probability of interruptions that are a fault; 0 without evidence.
     """
 
     share: Floats
     probability: Floats
+    fault_prior: float = 0.0
 
     @classmethod
     def none(cls) -> Interruptions:
@@ -95,7 +97,21 @@ class Interruptions:
         logs = prior + moments.log_likelihood(length, SHARES[None, :])
         none = moments.log_likelihood(np.zeros(1), np.zeros(1))
         without = np.log1p(-UNUSUAL) + none
-        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1])
+        faulty = float(np.exp(prior[:, cost >= FAULT]).sum())
+        return cls(cost, probabilities([*log_sum(logs, axis=0), *without])[:-1], faulty)
+
+    @property
+    def fault_probability(self) -> float:
+        """Probability of interruptions that are a fault."""
+        return float(self.probability[self.share >= FAULT].sum())
+
+    @property
+    def may_be_fault(self) -> bool:
+        """Whether the measured variation makes interruptions that are a fault no less probable.
+
+        They are no finding, as programs vary by themselves, but cannot be excluded either.
+        """
+        return self.fault_probability >= self.fault_prior > 0.0
 
     def draw(self, rng: np.random.Generator, draws: int) -> Floats:
         """Draw shares of the time; 0 where there are no interruptions."""
@@ -105,8 +121,7 @@ class Interruptions:
 
     def likely_share(self) -> float:
         """Mean share of the time that they take if they are more likely than not to be a fault."""
-        fault = self.share >= FAULT
-        chance = float(self.probability[fault].sum())
+        fault, chance = self.share >= FAULT, self.fault_probability
         if chance < 0.5:
             return 0.0
         return float((self.share * self.probability)[fault].sum()) / chance

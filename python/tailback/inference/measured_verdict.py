@@ -143,7 +143,7 @@ def explain(
         open_question = _open_without_cause(cause, diagnosis, overshoot, measured)
     if not open_question and cause == HEALTHY:
         hashed = max(further.hashed_ps, default=0) / max(diagnosis.modelled_ps, 1)
-        open_question = _not_excluded(explanation, hashed)
+        open_question = _not_excluded(explanation, further, decision, hashed)
     if open_question:
         cause, sure = "undetermined", 0.0
     if not too_little:
@@ -223,12 +223,16 @@ class _StatedVerdict:
         )
 
 
-def _not_excluded(explanation: Explanation, hashed: float) -> str:
+def _not_excluded(
+    explanation: Explanation, further: FurtherCosts, decision: Decision, hashed: float
+) -> str:
     """Why a run without a fault that was found may have one, as a headline; empty if it has none.
 
     ``hashed``: share of the time that the run loses if switches hash flows to paths.
     """
     open_question = wording.errors_not_excluded(explanation.suspect_links)
+    if not open_question and further.interruptions.may_be_fault:
+        open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
     if not open_question and hashed >= FAULT:
         open_question = wording.collisions_not_excluded(hashed)
     return open_question

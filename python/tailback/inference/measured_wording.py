@@ -208,6 +208,16 @@ def errors_not_excluded(links: Sequence[SuspectLink]) -> str:
     return f"No cause costs as much as a fault, but links with errors may: {shown}{more}."
 
 
+def interruptions_not_excluded(probability: float) -> str:
+    """Headline if nothing is missing, but interruptions may be in every computation."""
+    return (
+        "No cause costs as much as a fault, but noise may: computations are so long that each "
+        "would contain many interruptions, and they vary as they would with them "
+        f"({percent(probability)} probable). Shorter steps, or the same work on an idle host, "
+        "would show it."
+    )
+
+
 def collisions_not_excluded(share: float) -> str:
     """Headline if nothing is missing, but flows may be hashed to the same paths."""
     return (

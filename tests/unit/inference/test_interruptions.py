@@ -71,6 +71,20 @@ def test_long_computations_that_vary_may_contain_interruptions() -> None:
     assert hidden > UNUSUAL
 
 
+def weighed(amount: np.ndarray) -> Interruptions:
+    return Interruptions.of(program(amount), int(amount.sum(axis=1).mean() / 0.8))
+
+
+def test_only_suitable_variation_may_be_interruptions() -> None:
+    # Twice 200 ms: too steady for interruptions that are a fault, and as unsteady as with them.
+    assert not weighed(vary_computations(200.0, 0.002)).may_be_fault
+    assert weighed(interrupted(200.0, 0.2, 300.0)).may_be_fault
+    # Interruptions would vary a computation of 1 ms far more.
+    assert not weighed(vary_computations(1.0, 0.02)).may_be_fault
+    # Most repetitions of 27 ms have none of the rare, long ones.
+    assert not weighed(interrupted(27.0, 0.03, 5000.0)).may_be_fault
+
+
 def test_undisturbed_repetitions_bound_interruptions() -> None:
     """Most computations have none of the rare, long interruptions, which take 3 %."""
     assert fault(interrupted(27.0, 0.03, 5000.0)) < 0.05
