@@ -64,7 +64,7 @@ def test_option_error_names_value_and_remedy(
         (["sweep", "empty", "--over", "seed=1..2", "--out", "x"], ["empty: the folder is empty"]),
         (["verify", "empty"], ["empty: is no diagnosis", "tailback diagnose SOURCE --out"]),
         (["report", "empty"], ["empty: not a run directory", "tailback diagnose"]),
-        (["export", "cubex", "empty"], ["there is no command 'cubex'", "otf2"]),
+        (["export", "otf", "empty"], ["there is no command 'otf'", "otf2"]),
         (["export", "perfetto", "empty"], ["Missing argument 'OUT'", "export perfetto --help"]),
         (["lab", "rn"], ["there is no command 'rn'", "did you mean 'run'?"]),
         (["counters", "cut.json"], ["cut.json: no reader recognises", "perfquery"]),

@@ -80,7 +80,7 @@ def test_an_export_without_start_has_its_clock(tmp_path: Path) -> None:
     path = exported(tmp_path, [])
     run = measure(path, environment={})
     assert run.origin_unix_ns is None
-    assert run.tables["hosts"]["host"].to_list() == [None, None]
+    assert run.tables["hosts"]["host"].to_list() == ["a", None]
     assert run.measured.elapsed_ps == pytest.approx(1_002_000_000 - 10_000, abs=US)
     reader = timed_reader(path)
     assert reader is not None and reader.system_tree(path) == [[("a", "node")], []]
@@ -117,7 +117,7 @@ def test_a_hostile_export_is_refused_or_hostless(tmp_path: Path, statement: str)
     except TailbackError as error:
         assert error.remedy
         return
-    assert run.origin_unix_ns is None or run.tables["hosts"]["host"].to_list() == [None, None]
+    assert run.origin_unix_ns is None or run.tables["hosts"]["host"].to_list() == ["a", None]
 
 
 def test_ranks_of_an_export_have_one_clock(tmp_path: Path) -> None:
