@@ -38,6 +38,7 @@ class EvidenceSummary:
         unknown_timing: Probability that a cable with errors delays messages at other times than
             was simulated, so that it may cost less than the simulation says.
         noise_in_calls_ps: Time that interruptions inside calls take, ps: mean and most.
+        usual_delays: Factor of delays over those assumed, if longer ones are likely; otherwise 0.
         suspect_links: Suspect links, before the costs of slow links are known.
         unknown_job: An unknown job; not part of the expected run, so its cost is added to it.
         alternatives: The hypotheses, that of the expected run first; empty if none were compared.
@@ -79,6 +80,7 @@ class EvidenceSummary:
     port_events: tuple[PortEvents, ...] = ()
     unknown_timing: float = 0.0
     noise_in_calls_ps: tuple[int, int] = (0, 0)
+    usual_delays: float = 0.0
     suspect_links: tuple[SuspectLink, ...] = ()
     others_range: tuple[int, int] = (0, 0)
     others_more_ps: int = 0

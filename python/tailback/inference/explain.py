@@ -173,6 +173,7 @@ def add_evidence(
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,
         noise_in_calls_ps=posterior.noise_in_calls_ps,
+        usual_delays=posterior.usual_delays,
         collisions=collisions_of(space, best),
     )
     explained = with_others.with_slow_links(best.slow)

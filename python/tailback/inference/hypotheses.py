@@ -492,6 +492,15 @@ class Posterior:
         return total, tuple(slowdown for slowdown in slowdowns if slowdown is not None)
 
     @property
+    def usual_delays(self) -> float:
+        """Factor of longer delays that many machines have, if they are likely; otherwise 0."""
+        usual = [(w.probability, w.hypothesis.slower) for w in self.weighed if w.hypothesis.slower]
+        usual = [(probability, slower) for probability, slower in usual if slower.is_usual]
+        if sum(probability for probability, _ in usual) < LIKELY:
+            return 0.0
+        return usual[0][1].delays
+
+    @property
     def slow_somewhere(self) -> tuple[float, int]:
         """Probability that links are slow, and on how many cables.
 

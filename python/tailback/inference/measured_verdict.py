@@ -586,6 +586,9 @@ def _headline(
         program = explanation.parts.get(wording.BOUND_BY_PROGRAM, 0)
         if program > explanation.parts.get(wording.COMPUTATION, 0):
             text += wording.bound_by_communication(program / total)
+        lacking = explanation.not_explained_ps / total
+        if summary.usual_delays and lacking >= FAULT:
+            text += wording.longer_delays(lacking, summary.usual_delays)
         return text
     if cause == "undetermined" or main is None:
         named = {name: chance for name, chance in decision.chances.items() if name in ADVICE}

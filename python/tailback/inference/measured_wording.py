@@ -144,6 +144,14 @@ def bound_by_communication(share: float) -> str:
     )
 
 
+def longer_delays(share: float, factor: float) -> str:
+    """Addition to the headline of a healthy run that longer delays than assumed explain."""
+    return (
+        f" {percent(share)} more than the model expects would be delays {factor:.2g} times as long "
+        "as assumed, as many machines have: tailback calibrate shows them."
+    )
+
+
 def bound_by_dependencies(share: float) -> str:
     """Addition to the headline of a healthy run whose ranks wait for one another in chains."""
     return (

@@ -15,7 +15,7 @@ from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import (
     LateRank,
 )
-from tailback.inference.decision import COMPUTATION_ERROR
+from tailback.inference.decision import COMPUTATION_ERROR, Alternative
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.measured_costs import FurtherCosts
@@ -158,6 +158,14 @@ def test_possible_interruptions_leave_the_verdict_open() -> None:
         )
         assert diagnosis.cause == verdict
         assert ("noise may" in diagnosis.headline) == (verdict == "undetermined")
+
+
+def test_healthy_run_names_the_delays_it_lacks() -> None:
+    account = Alternative(0.0, 100 * MS)
+    summary = EvidenceSummary(alternatives=(account,), usual_delays=6.0)
+    diagnosis = explained(expected(85), measured(100), evidence=summary)
+    assert diagnosis.cause == "healthy" and diagnosis.confidence >= 0.8
+    assert "15 % more than the model expects would be delays 6 times" in diagnosis.headline
 
 
 def test_simulated_time_scales_no_computation_cost() -> None:

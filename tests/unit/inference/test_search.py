@@ -283,6 +283,7 @@ def test_usual_delays_explain_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     posterior, _ = explained(monkeypatch, lambda *_: (800, GOOD), delayed=[(5.0, slower)])
     assert posterior.slower_machine[0] > 0.8 and not posterior.best.cause
     assert posterior.unexplained < 0.2 and posterior.of_cause("") > 0.8
+    assert posterior.usual_delays == 5.0
 
 
 def test_links_of_equal_messages_are_tried_without_buffers(
