@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from tailback.budget import optional
+from tailback.budget import is_left_out, optional
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
 from tailback.diagnosis.evidence_rows import by_weight
 from tailback.diagnosis.explanation import (
@@ -231,6 +231,8 @@ def _not_excluded(
     ``hashed``: share of the time that the run loses if switches hash flows to paths.
     """
     open_question = wording.errors_not_excluded(explanation.suspect_links)
+    if is_left_out("placements"):
+        open_question = wording.PLACEMENTS_NOT_TESTED
     if not open_question and further.interruptions.may_be_fault:
         open_question = wording.interruptions_not_excluded(decision.chances.get("noise", 0.0))
     if not open_question and hashed >= FAULT:

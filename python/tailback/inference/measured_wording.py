@@ -216,6 +216,12 @@ def errors_not_excluded(links: Sequence[SuspectLink]) -> str:
     return f"No cause costs as much as a fault, but links with errors may: {shown}{more}."
 
 
+PLACEMENTS_NOT_TESTED: Final = (
+    "No cause that was tested costs as much as a fault, but the time budget left out other "
+    "placements: give a larger one."
+)
+
+
 def interruptions_not_excluded(probability: float) -> str:
     """Headline if nothing is missing, but interruptions may be in every computation."""
     return (

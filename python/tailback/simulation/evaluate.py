@@ -190,7 +190,11 @@ def _varied_settings(scenario: Scenario, variation: EngineVariation) -> dict[str
     payload = max(round(engine.simulated_packet * variation.packets), 1)
     header = round(scenario.packet_header_bytes * engine.simulated_packet / engine.packet)
     packet = payload + header
-    buffer = max(round(engine.simulated_buffer * variation.buffers), packet)
+    # A smaller buffer than stated would lack the headroom of a PAUSE.
+    buffers = (
+        max(variation.buffers, 1.0) if engine.flow_control.kind == "pfc" else variation.buffers
+    )
+    buffer = max(round(engine.simulated_buffer * buffers), packet)
     local_gbps, memory_gbps = engine.local_rates(variation.local_rates)
     varied: dict[str, Any] = {
         "buffer_bytes": min(buffer, MAX_BUFFER),

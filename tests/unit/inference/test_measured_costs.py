@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tailback.budget import Budget, leave_out, limited_to
 from tailback.diagnosis.model import (
     CauseShare,
     Diagnosis,
@@ -158,6 +159,14 @@ def test_possible_interruptions_leave_the_verdict_open() -> None:
         )
         assert diagnosis.cause == verdict
         assert ("noise may" in diagnosis.headline) == (verdict == "undetermined")
+
+
+def test_run_without_tested_placements_is_not_healthy() -> None:
+    with limited_to(Budget(60.0)):
+        assert explained(expected(100), measured(100)).cause == "healthy"
+        leave_out("placements", 0, 1)
+        diagnosis = explained(expected(100), measured(100))
+    assert diagnosis.cause == "undetermined" and "left out other placements" in diagnosis.headline
 
 
 def test_healthy_run_names_the_delays_it_lacks() -> None:

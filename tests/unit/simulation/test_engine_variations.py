@@ -94,3 +94,15 @@ def test_a_variation_is_simulated_itself() -> None:
         for variation in (None, EngineVariation(delays=0.5), EngineVariation(delays=1.5))
     ]
     assert times[1] < times[0] < times[2]
+
+
+def test_pausing_buffers_keep_their_headroom(monkeypatch: pytest.MonkeyPatch) -> None:
+    pausing = {"kind": "pfc", "xoff": "23500 B"}
+    seen = settings_for(
+        monkeypatch,
+        EngineVariation(buffers=0.5),
+        buffer="47 kB",
+        packet="1 KiB",
+        flow_control=pausing,
+    )
+    assert seen["buffer_bytes"] == 47_000
