@@ -9,7 +9,7 @@ in another. The program runs with all causes, and without each of them: the diff
 times is what the cause costs. Cases and verdicts are counted as in ``run.py``, which judges them.
 
 Other work on the machine disturbs the runs; a case takes half a minute. Those that are in the
-folder are only judged, which needs neither root nor MPI.
+folder are only judged, which needs no root.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from run import NOTHING, add_judging, figures, judged, text
 
@@ -37,7 +36,10 @@ from tailback.lab.spec import LabSpec
 
 SOURCE = Path(__file__).with_name("lab_programs.c")
 
-PROGRAMS = {
+Programs = Mapping[str, tuple[int, int, int]]
+"""Iterations, bytes of a message and milliseconds of computation of programs, to be varied."""
+
+PROGRAMS: Programs = {
     "wavefront": (30, 14_000, 12),
     "pipeline": (200, 25_000, 7),
     "master": (20, 50_000, 30),
@@ -48,7 +50,9 @@ PROGRAMS = {
     "gradient": (50, 40_000, 15),
     "broadcast": (40, 40_000, 25),
 }
-"""Iterations, bytes of a message and milliseconds of computation, to be varied."""
+
+PLACED = ("gradient", "pipeline", "ring", "wavefront")
+"""Programs that depend on the placement of their ranks."""
 
 NAMES = {
     "slow-cable": "slow_link",
@@ -96,8 +100,8 @@ class Draw:
         return "+".join(cause.partition(":")[0] for cause in self.causes) or "healthy"
 
 
-def draw(number: int, seed: int, attempt: int) -> Draw:
-    """Draw a case."""
+def draw(number: int, seed: int, attempt: int, programs: Programs, placed: Sequence[str]) -> Draw:
+    """Draw a case of some programs, of which ``placed`` depend on the placement of ranks."""
     dice = random.Random(f"{seed} {number} {attempt}")
     spines = dice.choice([2, 2, 3])
     spec = LabSpec.model_validate(
@@ -115,11 +119,9 @@ def draw(number: int, seed: int, attempt: int) -> Draw:
     kinds = _kinds(number, dice)
     # Workers that compute longer get fewer tasks, and any place is as good for them.
     # Any order of ranks but the best costs a broadcast time, so it is never healthy.
-    names = sorted(set(PROGRAMS) - {"master" if kinds else "broadcast"})
-    if "placement" in kinds:
-        names = ["gradient", "pipeline", "ring", "wavefront"]
-    name = dice.choice(names)
-    iterations, size, compute_ms = PROGRAMS[name]
+    names = sorted(set(programs) - {"master" if kinds else "broadcast"})
+    name = dice.choice(placed if "placement" in kinds else names)
+    iterations, size, compute_ms = programs[name]
     program = (
         name,
         str(iterations),
@@ -176,43 +178,50 @@ def _lab(spec: LabSpec) -> Iterator[Plan]:
         fabric.take_down(spec.name)
 
 
-def _timed(
-    plan: Plan, case: Draw, causes: tuple[str, ...], program: Path, out: Path
-) -> dict[str, Any]:
-    """Run once; returns the truth that the lab records."""
-    record(plan, causes, [str(program), *case.program], out, force=True, path_seed=case.path_seed)
-    truth: dict[str, Any] = json.loads((out / "truth" / "truth.json").read_text())
-    return truth
+Timed = Callable[[Plan, Draw, Sequence[str], Path], float]
+"""Runs a case with some of its causes, writes its files to a folder; returns seconds."""
 
 
-def write_case(number: int, seed: int, folder: Path, program: Path) -> None:
-    """Draw and run until each cause costs what it must.
+def run_programs(binary: Path) -> Timed:
+    """Runs the programs of ``lab_programs.c``."""
+
+    def timed(plan: Plan, case: Draw, causes: Sequence[str], out: Path) -> float:
+        program = [str(binary), *case.program]
+        record(plan, causes, program, out, force=True, path_seed=case.path_seed)
+        truth = json.loads((out / "truth" / "truth.json").read_text())
+        return float(truth["loop_s"])
+
+    return timed
+
+
+def write_case(draws: Iterable[Draw], folder: Path, timed: Timed) -> None:
+    """Run draws until each cause of one costs what it must.
 
     Raises:
-        RuntimeError: No draw of the number counts.
+        RuntimeError: None counts.
     """
-    for attempt in range(ATTEMPTS):
-        case = draw(number, seed, attempt)
+    for case in draws:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with _lab(case.spec) as plan, tempfile.TemporaryDirectory() as scratch:
-            observed = _timed(plan, case, case.causes, program, folder / "run")
+            observed = timed(plan, case, case.causes, folder / "run")
             costs: dict[str, float] = {}
             for cause in case.causes:
                 others = tuple(other for other in case.causes if other != cause)
-                without = _timed(plan, case, others, program, Path(scratch) / "without")
-                costs[NAMES[cause.partition(":")[0]]] = 1.0 - without["loop_s"] / observed["loop_s"]
+                without = timed(plan, case, others, Path(scratch) / "without")
+                costs[NAMES[cause.partition(":")[0]]] = 1.0 - without / observed
         needed = SINGLE_SHARE if len(case.causes) < 2 else DOUBLE_SHARE
         print(f"{folder.name}: {case.kind} of {case.program[0]}: {costs}", file=sys.stderr)
         if all(cost >= needed for cost in costs.values()):
             _write_truth(case, costs, folder)
             return
     shutil.rmtree(folder)
-    raise RuntimeError(f"no draw of case {number} counts")
+    raise RuntimeError(f"no draw of {folder.name} counts")
 
 
 def _write_truth(case: Draw, costs: dict[str, float], folder: Path) -> None:
-    (folder / "run" / "truth").rename(folder / "lab-truth")
+    if (folder / "run" / "truth").is_dir():
+        (folder / "run" / "truth").rename(folder / "lab-truth")
     (folder / "run").rename(folder / "seen")
     files = {
         "trace": "trace",
@@ -245,14 +254,24 @@ def main() -> int:
     options = parser.parse_args()
     options.make.mkdir(parents=True, exist_ok=True)
     program = options.make / "programs"
+    if not program.is_file():
+        subprocess.run(["mpicc", "-O2", "-o", program, SOURCE, "-lm"], check=True)
+    return make_and_judge(options, "lab", PROGRAMS, PLACED, run_programs(program))
+
+
+def make_and_judge(
+    options: argparse.Namespace, name: str, programs: Programs, placed: Sequence[str], timed: Timed
+) -> int:
+    """Make the cases that are missing, named ``name`` and their number, and judge them."""
     made = []
     for number in range(options.first, options.first + options.cases):
-        folder = options.make / f"lab-{options.seed}-{number:03d}"
+        folder = options.make / f"{name}-{options.seed}-{number:03d}"
         if not (folder / "truth.json").is_file():
-            if not program.is_file():
-                subprocess.run(["mpicc", "-O2", "-o", program, SOURCE, "-lm"], check=True)
+            draws = (
+                draw(number, options.seed, attempt, programs, placed) for attempt in range(ATTEMPTS)
+            )
             try:
-                write_case(number, options.seed, folder, program)
+                write_case(draws, folder, timed)
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 continue

@@ -15,8 +15,10 @@ from tailback.fabric.degraded import nominal
 from tailback.inference.hypotheses import MachineName
 from tailback.inference.network_clues import Slow
 from tailback.scenario.engine import Routing
+from tailback.scenario.model import NcclSection
 from tailback.simulation import PreparedScenario
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError
+from tailback.traffic.rewrites.other_collectives import ALGORITHMS
 
 SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.5, delays=0.5))
 """Other engine settings with which the run is simulated to learn what unknown settings change: the
@@ -154,6 +156,13 @@ def with_progress_in_calls(prepared: PreparedScenario) -> PreparedScenario:
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
 
 
+TREES_IN_TURN = "nccl-trees-in-turn"
+"""Trees of NCCL in which sums come down only after all went up."""
+
+OTHER_ALGORITHMS = (*ALGORITHMS, TREES_IN_TURN)
+"""Other ways in which a library may run a collective."""
+
+
 def with_algorithm(prepared: PreparedScenario, name: str) -> PreparedScenario | None:
     """The scenario with a collective of its program run by another algorithm; None without it.
 
@@ -161,9 +170,15 @@ def with_algorithm(prepared: PreparedScenario, name: str) -> PreparedScenario | 
 
     Args:
         prepared: The scenario.
-        name: One of :data:`tailback.traffic.rewrites.other_collectives.ALGORITHMS`.
+        name: One of :data:`OTHER_ALGORITHMS`.
     """
     program = prepared.observed.program
+    if name == TREES_IN_TURN:
+        if program.recompile is None:
+            return None
+        other = program.recompile(NcclSection(trees="in-turn"))
+        order = [(p.kind, p.peer, p.request) for p in (program, other)]
+        return None if all(map(np.array_equal, *order)) else prepared.with_program(other)
     try:
         rewritten = REWRITES[name](program, frozenset(range(len(program.labels))))
     except DoesNotApplyError:

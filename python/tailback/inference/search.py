@@ -51,6 +51,7 @@ from tailback.inference.hypotheses import (
 from tailback.inference.hypothesis_space import OWN_SUSPECTS, HypothesisSpace
 from tailback.inference.machine_models import (
     DELAYS,
+    OTHER_ALGORITHMS,
     OTHER_ROUTING,
     MachineModel,
     at_nominal_rates,
@@ -81,7 +82,6 @@ from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import forwarded_links
-from tailback.traffic.rewrites.other_collectives import ALGORITHMS
 
 SEARCH_EVENTS = 200_000_000
 """Events that a search for slow cables, or for unknown jobs, may simulate: about a minute. A limit
@@ -212,7 +212,7 @@ class ExplanationSearch:
 
     def _add_other_algorithms(self, scenarios: Sequence[PreparedScenario]) -> None:
         """Add machines whose library runs a collective in another way, where evidence can tell."""
-        for name in ALGORITHMS:
+        for name in OTHER_ALGORITHMS:
             for number, prepared in enumerate(scenarios):
                 other = with_algorithm(prepared, name)
                 if other is None or (number == 0 and not self._is_told_apart(other)):

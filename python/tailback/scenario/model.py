@@ -185,6 +185,10 @@ class NcclSection(Section):
     channels: int | None = Field(
         default=None, ge=1, le=64, description="rings or trees that share the bytes"
     )
+    trees: Literal["overlapping", "in-turn"] | None = Field(
+        default=None,
+        description="whether sums come down trees while others go up, or after all"
+    )
 
     def __str__(self) -> str:
         return ", ".join(f"{key} {value}" for key, value in self if value is not None)

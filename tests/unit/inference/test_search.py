@@ -435,7 +435,7 @@ def test_another_collective_algorithm_may_explain_the_time(
 
     without, _ = explained(monkeypatch, simulated)
     assert without.unexplained > 0.8
-    monkeypatch.setattr(search, "ALGORITHMS", ("other-alltoall",))
+    monkeypatch.setattr(search, "OTHER_ALGORITHMS", ("other-alltoall",))
     monkeypatch.setattr(
         search, "with_algorithm", lambda before, _: before.with_engine(routing="spray")
     )

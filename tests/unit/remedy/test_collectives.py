@@ -9,6 +9,8 @@ import pytest
 
 from tailback.diagnosis import diagnose_cause
 from tailback.errors import ScenarioError
+from tailback.evaluate import Change
+from tailback.inference.machine_models import TREES_IN_TURN, with_algorithm
 from tailback.remedy import RemedyContext, find_remedy
 from tailback.scenario.model import Scenario, parse
 from tailback.simulation import make_evaluate, prepare, simulate
@@ -57,3 +59,13 @@ def test_a_job_without_nccl_refuses_the_table() -> None:
     with pytest.raises(ScenarioError, match="no collectives of NCCL") as caught:
         prepare(scenario(other))
     assert caught.value.place and "job.nccl" in caught.value.place
+
+
+def test_trees_in_turn_take_longer_and_rings_have_none() -> None:
+    tree = prepare(scenario(EXAMPLE))
+    in_turn = with_algorithm(tree, TREES_IN_TURN)
+    assert in_turn is not None
+    times = [make_evaluate(each, threads=1)(Change()).elapsed_ps for each in (tree, in_turn)]
+    assert times[1] > times[0]
+    ring = prepare(scenario(EXAMPLE.replace('algorithm = "tree"', 'algorithm = "ring"')))
+    assert with_algorithm(ring, TREES_IN_TURN) is None

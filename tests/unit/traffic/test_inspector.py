@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +211,35 @@ def test_network_steps_show_ring_and_times(tmp_path: Path) -> None:
     program = read_trace(tmp_path)
     pairs = set(zip(*(column.tolist() for column in program.traffic_matrix()[:2]), strict=True))
     assert pairs == set(following.items())
+
+
+def written(folder: Path, steps: Sequence[tuple[int, int, int]], algorithm: str) -> Path:
+    """Four ranks on two hosts, with steps of an AllReduce: sender, receiver, time."""
+    for rank in range(4):
+        collective = all_reduce(1, 0, 90)
+        collective["coll_perf"] |= {"coll_algo": algorithm, "coll_proto": "SIMPLE"}
+        mine = [send_step(1, dst, at) for src, dst, at in steps if src == rank]
+        text = process(rank, 4, [collective, *mine], host=f"n{rank // 2}")
+        (folder / f"{rank}.log").write_text(text)
+    return folder
+
+
+def pairs_of(folder: Path) -> set[tuple[int, int]]:
+    src, dst = (column.tolist() for column in read_trace(folder).traffic_matrix()[:2])
+    return set(zip(src, dst, strict=True))
+
+
+def test_ring_within_a_host_joins_where_steps_enter_and_leave(tmp_path: Path) -> None:
+    assert pairs_of(written(tmp_path, [(0, 3, 40), (2, 1, 40)], "RING")) == {
+        *((0, 3), (3, 2), (2, 1), (1, 0)),
+    }
+
+
+def test_network_steps_show_tree(tmp_path: Path) -> None:
+    """1 and 2 exchange, each with one more rank on its host."""
+    edges = {(0, 1), (1, 2), (2, 3)}
+    folder = written(tmp_path, [(2, 1, 40), (1, 2, 60)], "TREE")
+    assert pairs_of(folder) == edges | {(b, a) for a, b in edges}
 
 
 def with_bandwidths(folder: Path, *, verbose: bool = True, calls: int = 8) -> Path:

@@ -42,6 +42,16 @@ def test_a_tree_moves_the_buffer_both_ways(n: int) -> None:
     assert int(sent.size.sum()) == 2 * (n - 1) * 3_000_000
 
 
+def test_sums_come_down_a_tree_while_others_go_up_or_after_all() -> None:
+    """On 8 hosts in chunks of 128 KiB: when the last chunk goes up and the first comes down."""
+    for in_turn in (False, True):
+        choice = Choice("tree", "simple", 1, in_turn=in_turn)
+        parent = tree_parents(range(8), 0, 1)
+        sent = messages("AllReduce", range(8), 2 << 20, choice)
+        up = parent[sent.src] == sent.dst
+        assert (sent.step[up].max() < sent.step[~up].min()) == in_turn
+
+
 def test_the_trees_are_those_of_nccl() -> None:
     """The drawings in NCCL's trees.cc: parents in trees of 14 and 13 hosts."""
     first = [-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12]

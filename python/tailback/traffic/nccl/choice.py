@@ -64,11 +64,14 @@ class Choice:
         protocol: ``simple``; ``ll`` (a flag with every 4 bytes: twice the bytes); ``ll128`` (a flag
             in every 128 bytes).
         channels: Rings or trees that share the bytes.
+        in_turn: Whether sums come down a tree only after all went up: NCCL's threads do both, or
+            are split into two groups (``src/device/all_reduce.h``).
     """
 
     algorithm: Algorithm
     protocol: Protocol
     channels: int
+    in_turn: bool = False
 
     def __str__(self) -> str:
         plural = "" if self.channels == 1 else "s"
@@ -81,6 +84,7 @@ def applied(section: NcclSection, choice: Choice) -> Choice:
         section.algorithm or choice.algorithm,
         section.protocol or choice.protocol,
         section.channels or choice.channels,
+        choice.in_turn if section.trees is None else section.trees == "in-turn",
     )
 
 

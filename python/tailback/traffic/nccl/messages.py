@@ -84,6 +84,7 @@ def messages(
     peer: int = 0,
     counts: Ints | None = None,
     rings: Sequence[Sequence[int]] = (),
+    trees: Sequence[Sequence[int]] = (),
 ) -> Messages:
     """The messages of one collective.
 
@@ -99,6 +100,8 @@ def messages(
         counts: For AllToAll the bytes from each member to each, shape (n, n), where they differ.
         rings: Order of the members in each channel's ring, from NCCL's log; if empty, rings that
             enter and leave each host through one rank.
+        trees: Parent of each member in each channel's tree, -1 of the root, by what the ranks sent;
+            if empty, NCCL's double binary trees over hosts.
 
     Returns:
         The messages; none among fewer than two members or for no bytes.
@@ -122,7 +125,9 @@ def messages(
     for channel in range(choice.channels):
         share = _share(nbytes if call in _WHOLE else nbytes // n, choice.channels, channel)
         if choice.algorithm == "tree" and call == "AllReduce":
-            parts += _tree(hosts, channel, share, nbytes, choice)
+            known = trees[channel % len(trees)] if trees else ()
+            parent = np.array(known or tree_parents(hosts, channel, choice.channels), np.int64)
+            parts += _tree(parent, share, nbytes, choice)
             continue
         order = orders[channel % len(orders)] if orders else ring_order(hosts, channel)
         if call in ("Broadcast", "Reduce"):
@@ -238,11 +243,8 @@ def _chain(call: str, order: Ints, share: int, root: int, choice: Choice) -> lis
     return [(chunk + hop, line[hop], line[hop + 1], size[chunk])]
 
 
-def _tree(
-    hosts: Sequence[int], channel: int, share: int, nbytes: int, choice: Choice
-) -> list[_Part]:
+def _tree(parent: Ints, share: int, nbytes: int, choice: Choice) -> list[_Part]:
     """Chunks that are reduced up a tree and broadcast down it."""
-    parent = tree_parents(hosts, channel, choice.channels)
     depth = _depths(parent)
     height = np.zeros(len(parent), np.int64)
     for member in np.argsort(-depth).tolist():
@@ -257,9 +259,10 @@ def _tree(
     child = np.flatnonzero(parent >= 0)
     chunk, edge = np.divmod(np.arange(len(size) * len(child)), len(child))
     low, high = child[edge], parent[child[edge]]
+    turn = height.max() + (len(size) if choice.in_turn else 0)
     return [
         (chunk + height[low], low, high, size[chunk]),
-        (chunk + height.max() + depth[high], high, low, size[chunk]),
+        (chunk + turn + depth[high], high, low, size[chunk]),
     ]
 
 

@@ -38,7 +38,8 @@ class RankCall:
         row: Bytes for each member in an AllToAll with unequal sizes.
         choice: How it was run, if known from a log.
         channels: Number of channels, if nothing else is known.
-        rings: Ring of each channel, if known from a log.
+        rings: Ring of each channel, if known.
+        trees: Parent of each member in the tree of each channel, if known.
     """
 
     key: Hashable
@@ -59,6 +60,7 @@ class RankCall:
     choice: Choice | None = None
     channels: int | None = None
     rings: tuple[tuple[int, ...], ...] = ()
+    trees: tuple[tuple[int, ...], ...] = ()
 
 
 Timelines = list[list[tuple[int, int]]]
@@ -176,6 +178,7 @@ def _join_sides(side: dict[int, RankCall]) -> Collective:
         first.peer,
         counts,
         first.rings,
+        first.trees,
     )
 
 

@@ -50,7 +50,8 @@ class Collective:
         root: Member that is the root, or the sender.
         peer: Member that receives.
         counts: Bytes of an AllToAll from each member to each, shape (n, n).
-        rings: Order of members in each channel's ring, if known from a log.
+        rings: Order of members in each channel's ring, if known.
+        trees: Parent of each member in each channel's tree, if known.
     """
 
     call: str
@@ -64,6 +65,7 @@ class Collective:
     peer: int = 0
     counts: NDArray[np.int64] | None = None
     rings: tuple[tuple[int, ...], ...] = ()
+    trees: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +206,7 @@ def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Mem
             collective.peer,
             counts,
             collective.rings,
+            collective.trees,
         )
         if key not in expanded:
             sent = messages(
@@ -215,6 +218,7 @@ def _templates(source: GpuProgram, choices: list[Choice]) -> list[dict[int, _Mem
                 peer=collective.peer,
                 counts=collective.counts,
                 rings=collective.rings,
+                trees=collective.trees,
             )
             expanded[key] = sent, _members(sent, len(hosts))
         sent, members = expanded[key]

@@ -31,6 +31,7 @@ from tailback.traffic.nccl.rank_calls import (
     sides_of,
 )
 from tailback.traffic.nccl.recorded import NetworkStep, record_calls
+from tailback.traffic.nccl.recorded_paths import with_recorded_paths
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
@@ -273,8 +274,8 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     notes += _notes_on_gaps(calls, complete=complete)
     steps = _steps(records, world, damaged)
     notes += notes_on_damage(damaged)
-    with_rings = _with_rings(calls, steps, world)
-    return _Trace(world, with_rings, steps, durations_only, notes)
+    calls = with_recorded_paths(calls, steps, world.members, world.hosts)
+    return _Trace(world, calls, steps, durations_only, notes)
 
 
 # --- ranks -------------------------------------------------------------------------------------
@@ -897,47 +898,3 @@ def _steps_of(record: Record, world: _World) -> list[NetworkStep]:
             begun, ready, granted, done = (t * 1000 for t in at)
             out.append(NetworkStep(*ends, channel, size, begun, ready, granted, done, key))
     return out
-
-
-def _with_rings(
-    calls: list[list[RankCall]], steps: Sequence[NetworkStep], world: _World
-) -> list[list[RankCall]]:
-    """Calls with the rings that the peers of network steps show, where they close."""
-    following: dict[str, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
-    for step in steps:
-        following[str(step.key[0])][step.channel][step.src_rank] = step.dst_rank
-    rings: dict[str, tuple[tuple[int, ...], ...]] = {}
-    for comm, channels in following.items():
-        place = {rank: k for k, rank in enumerate(world.members[comm])}
-        hosts = [world.hosts[rank] for rank in world.members[comm]]
-        closed = [_ring(after, place, hosts) for _, after in sorted(channels.items())]
-        if all(closed):
-            rings[comm] = tuple(closed)
-    if not rings:
-        return calls
-    return [
-        [
-            replace(call, rings=rings[str(call.key[0])])  # type: ignore[index]
-            if call.call != "SendRecv" and str(call.key[0]) in rings  # type: ignore[index]
-            else call
-            for call in rank_calls
-        ]
-        for rank_calls in calls
-    ]
-
-
-def _ring(
-    after: Mapping[int, int], place: Mapping[int, int], hosts: Sequence[str]
-) -> tuple[int, ...]:
-    """Members in the order of a ring; empty if the peers do not form one of all members.
-
-    NCCL's rings enter each host once: peers of other hosts alone are no ring.
-    """
-    first = min(place, key=lambda rank: place[rank])
-    ring = [first]
-    while len(ring) <= len(place) and (rank := after.get(ring[-1])) is not None and rank != first:
-        ring.append(rank)
-    complete = len(set(ring)) == len(ring) == len(place) and after.get(ring[-1]) == first
-    order = [place[rank] for rank in ring] if complete else []
-    crossings = sum(hosts[a] != hosts[b] for a, b in zip(order, order[1:] + order[:1], strict=True))
-    return tuple(order) if crossings <= len(set(hosts)) else ()

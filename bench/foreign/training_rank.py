@@ -1,12 +1,13 @@
-"""A rank of a data-parallel job over TCP, run by ``lab_training.py``: rings or trees as NCCL's.
+"""A rank of a data-parallel job over TCP, run by ``run_training.py``: rings or trees as NCCL's.
 
-    python bench/lab_rank.py CONFIG.json RANK
+    python bench/foreign/training_rank.py CONFIG.json RANK
 
 Sums gradients with the other ranks, without adding them up: only their bytes matter. A slice is
 sent when its data are there and the receiver has a buffer; the receiver acknowledges it, and grants
-the buffer again when it used the data. What NCCL Inspector would write of it is written: each sum
-with the times of its kernel, and each slice between hosts with its waits for data, for a buffer
-and for the network.
+the buffer again when it used the data. Sums come down a tree while others go up it, as NCCL splits
+its threads into two groups (``tree``), or after all went up, as where one group does both
+(``tree-in-turn``). What NCCL Inspector would write of it is written: each sum with the times of its
+kernel, and each slice between hosts with its waits for data, for a buffer and for the network.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class Rank:
     """A rank with its connections.
 
     Args:
-        config: As ``lab_training.py`` writes it.
+        config: As ``run_training.py`` writes it.
         rank: Its number.
     """
 
@@ -163,13 +164,13 @@ class Rank:
         self.records: list[dict[str, Any]] = []
 
     def run(self) -> None:
-        """Steps of training: computation, then a sum for each bucket of gradients."""
+        """Computation, then a sum of gradients, as often as configured."""
         config = self.config
         factor = float(config["slow"].get(str(self.rank), 1.0))
         share, length_s, seed = config["noise"]
         dice = random.Random(f"{seed} {self.rank}")
         self._sum(0, 4)  # All ranks are connected.
-        for number in range(1, config["steps"] * config["buckets"] + 1):
+        for number in range(1, config["sums"] + 1):
             launched = now_us()
             pause = length_s if dice.random() < share else 0.0
             # Accelerators compute: the processor is free meanwhile.
@@ -196,12 +197,27 @@ class Rank:
                 receiver.take()
 
     def _tree(self, number: int, size: int) -> None:
-        for sources, targets in ((self.below, self.above), (self.above, self.below)):
-            for part in _slices(size):
-                for peer in sources:
-                    self.receivers[peer].take()
-                for peer in targets:
-                    self.senders[peer].post(part, number)
+        up = threading.Thread(target=self._pass, args=(number, size, self.below, self.above))
+        down = threading.Thread(target=self._pass, args=(number, size, self.above, self.below))
+        if self.config["algorithm"] == "tree" and not self.above:
+            # The root passes each slice down as soon as it is summed.
+            self._pass(number, size, self.below, self.below)
+            return
+        in_turn = self.config["algorithm"] == "tree-in-turn"
+        for thread in (up, down):
+            thread.start()
+            if in_turn:
+                thread.join()
+        for thread in (up, down):
+            thread.join()
+
+    def _pass(self, number: int, size: int, sources: list[int], targets: list[int]) -> None:
+        """Send slices to some ranks as they come from others."""
+        for part in _slices(size):
+            for peer in sources:
+                self.receivers[peer].take()
+            for peer in targets:
+                self.senders[peer].post(part, number)
 
     def write(self, folder: Path) -> None:
         """Write the file of this process."""
@@ -246,7 +262,7 @@ def _collective(
         "coll_msg_size_bytes": config["bytes"],
         "coll_exec_time_us": end - begin,
         "coll_timing_source": "kernel_gpu",
-        "coll_algo": config["algorithm"].upper(),
+        "coll_algo": config["algorithm"].partition("-")[0].upper(),
         "coll_proto": "SIMPLE",
         "event_trace_ts": {
             "coll_start_ts": launched,
