@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -133,6 +134,35 @@ def _connect(address: tuple[str, int], rank: int) -> socket.socket:
         return connection
 
 
+def ring_order(hosts: list[str]) -> list[int]:
+    """Ranks in the order of a ring that enters each host once."""
+    return [rank for host in dict.fromkeys(hosts) for rank in _ranks_of(host, hosts)]
+
+
+def tree_parents(hosts: list[str]) -> list[int | None]:
+    """Parent of each rank: a binary tree over the first ranks of hosts, and chains behind them."""
+    order = list(dict.fromkeys(hosts))
+    parents: list[int | None] = [None] * len(hosts)
+
+    def split(first: int, last: int, above: int | None) -> None:
+        if first > last:
+            return
+        middle = (first + last) // 2
+        head, *others = _ranks_of(order[middle], hosts)
+        parents[head] = above
+        for one, other in pairwise([head, *others]):
+            parents[other] = one
+        split(first, middle - 1, head)
+        split(middle + 1, last, head)
+
+    split(0, len(order) - 1, None)
+    return parents
+
+
+def _ranks_of(host: str, hosts: list[str]) -> list[int]:
+    return [rank for rank, its in enumerate(hosts) if its == host]
+
+
 class Rank:
     """A rank with its connections.
 
@@ -144,12 +174,14 @@ class Rank:
     def __init__(self, config: dict[str, Any], rank: int) -> None:
         self.config, self.rank, self.n = config, rank, len(config["hosts"])
         if config["algorithm"] == "ring":
-            targets, sources = [(rank + 1) % self.n], [(rank - 1) % self.n]
+            ring = ring_order(config["hosts"])
+            place = ring.index(rank)
+            targets, sources = [ring[(place + 1) % self.n]], [ring[place - 1]]
         else:
-            below = [k for k in (2 * rank + 1, 2 * rank + 2) if k < self.n]
-            above = [(rank - 1) // 2] if rank else []
-            targets = sources = above + below
-            self.above, self.below = above, below
+            parents = tree_parents(config["hosts"])
+            self.above = [up for up in parents[rank : rank + 1] if up is not None]
+            self.below = [k for k, up in enumerate(parents) if up == rank]
+            targets = sources = self.above + self.below
         listener = socket.create_server((config["addresses"][rank], _PORT + rank), backlog=8)
         self.senders = {
             peer: Sender((config["addresses"][peer], _PORT + peer), rank) for peer in targets

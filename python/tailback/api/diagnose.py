@@ -53,7 +53,12 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.explain import add_evidence
 from tailback.inference.explain_wording import engine_settings, only_placements_tried
 from tailback.inference.further_costs import further_costs
-from tailback.inference.machine_models import hashes_at_random, with_even_flows
+from tailback.inference.hashed_flows import has_few_flows
+from tailback.inference.machine_models import (
+    hashes_at_random,
+    with_even_flows,
+    with_whole_flows,
+)
 from tailback.inference.measured_run import (
     TraceCalibration,
     as_forecast,
@@ -65,6 +70,7 @@ from tailback.inference.measured_run import (
     with_round_robin_adapters,
 )
 from tailback.inference.measured_verdict import Advise, explain
+from tailback.inference.network_clues import is_lossy, routing_is_stated
 from tailback.io.input_files import recording_files
 from tailback.io.progress import Progress
 from tailback.placement import RankFile
@@ -526,6 +532,12 @@ class _EvidenceFiles:
             evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
             evidence = with_samples(evidence, files.samples, prepared)
             end_input()
+            lossy = is_lossy(evidence, prepared.fabric) and not routing_is_stated(prepared)
+            if (hashed or lossy) and has_few_flows(prepared, run):
+                alone = fifo is prepared
+                prepared, fifo = with_whole_flows(prepared), with_whole_flows(fifo)
+                fifo = prepared if alone else fifo
+                run = execute(prepared, watch=watch, threads=threads, record_computation=True)
             with stage("causes in the evidence"), reserved(AFTER_SEARCH):
                 explained = add_evidence(
                     prepared,

@@ -7,12 +7,14 @@ same limit applies to evenly spread traffic on links of rate C / (k s) each, whi
 modelled. This is exact for saturated links, and slightly too slow for others.
 
 Adaptive routing avoids a slow link. What the expected run, with the slow links that evidence shows,
-spreads unevenly is therefore no imbalance of the routes.
+spreads unevenly is therefore no imbalance of the routes. Nor is what whole flows leave uneven: one
+flow takes one of the links, and no hash or table spreads it over several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +36,35 @@ HASHED_VARIANCE = (1.0 / 3.0, 3.0)
 """Ratio of :func:`hashed_variance` by which flows seem to be hashed: three times as much or as
 little as expected. Spread evenly, the bytes of tens of flows give a hundredth and less."""
 
+MAX_WHOLE_FLOWS = 1000
+"""Most flows of a bundle that are assigned to its links one by one: more can be spread evenly."""
+
 Capacities = tuple[tuple[int, float], ...]
 
 
+class Flows(NamedTuple):
+    """Flows between leaf switches: what a pair of ranks sends.
+
+    Attributes:
+        src_leaf: Leaf switch of the sender, shape (F,).
+        dst_leaf: Leaf switch of the receiver, shape (F,).
+        nbytes: Bytes, shape (F,).
+    """
+
+    src_leaf: NDArray[np.int64]
+    dst_leaf: NDArray[np.int64]
+    nbytes: Floats
+
+    def of_bundle(self, links: NDArray[np.int64], fabric: Fabric) -> Floats:
+        """Bytes of the flows that leave a leaf, or enter it, by parallel links; none elsewhere."""
+        leaving = len(np.unique(fabric.link_src[links])) == 1
+        here, there = self[:2] if leaving else self[1::-1]
+        end = (fabric.link_src if leaving else fabric.link_dst)[links[0]] - fabric.n_nodes
+        return self.nbytes[(here == end) & (there != end)]
+
+
 def limited_by_routes(
-    counters: LinkCounters, fabric: Fabric, expected: Floats
+    counters: LinkCounters, fabric: Fabric, expected: Floats, flows: Flows | None = None
 ) -> tuple[Capacities, float]:
     """Reduced link rates that limit evenly spread traffic like the measured imbalance.
 
@@ -46,6 +72,7 @@ def limited_by_routes(
         counters: Counters of links during the job.
         fabric: The fabric with the rates of the expected run.
         expected: Bytes of each link in the expected run, shape (L,).
+        flows: Flows that keep to one of several parallel links each; None if packets are spread.
 
     Returns:
         Links and their reduced rates in Gb/s, none if the unevenness is less than
@@ -63,6 +90,9 @@ def limited_by_routes(
             continue
         rates = nominal(fabric).link_gbps[links].astype(np.float64)
         usual, even = np.full(len(links), carried.mean()), carried.sum() * rates / rates.sum()
+        whole = np.zeros(0) if flows is None else flows.of_bundle(links, fabric)
+        if whole.sum() > 0.0 and len(whole) <= MAX_WHOLE_FLOWS:
+            usual = even = _as_whole_flows(carried, rates, whole)
         if expected[links].sum() > 0:
             explained = carried.sum() * expected[links] / expected[links].sum()
             if np.abs(carried - explained).sum() < np.abs(carried - usual).sum():
@@ -91,12 +121,21 @@ def parallel_bundles(fabric: Fabric) -> list[NDArray[np.int64]]:
     return out
 
 
-def hashed_variance(
-    counters: LinkCounters,
-    fabric: Fabric,
-    switches: tuple[NDArray[np.int64], NDArray[np.int64]],
-    flow_bytes: Floats,
-) -> float:
+def _as_whole_flows(carried: Floats, rates: Floats, flow_bytes: Floats) -> Floats:
+    """Bytes of parallel links if whole flows are spread as evenly as they can be, shape (k,).
+
+    Longest flows first, each to the link that is done first (Graham 1969). The links that carried
+    most get most.
+    """
+    load = np.zeros(len(rates))
+    for size in np.sort(flow_bytes)[::-1].tolist():
+        load[int(np.argmin((load + size) / rates))] += size
+    out = np.empty(len(rates))
+    out[np.argsort(carried / rates)] = load[np.argsort(load / rates)]
+    return out * carried.sum() / load.sum()
+
+
+def hashed_variance(counters: LinkCounters, fabric: Fabric, flows: Flows) -> float:
     """Variance of parallel links at leaf switches, over that if each flow is on one of them.
 
     About 1 if switches hash flows to links, whose bytes then differ by chance; far less if packets
@@ -105,8 +144,7 @@ def hashed_variance(
     Args:
         counters: Counters of links during the job.
         fabric: The fabric.
-        switches: Leaf switch of the sender and of the receiver of each flow, shape (F,) each.
-        flow_bytes: Bytes of each flow, shape (F,).
+        flows: The flows.
 
     Returns:
         The ratio; 0 if no counted bundle carries flows.
@@ -116,10 +154,7 @@ def hashed_variance(
         carried = counters.sent_bytes[links]
         if np.isnan(carried).any() or carried.sum() <= 0:
             continue
-        leaving = len(np.unique(fabric.link_src[links])) == 1
-        here, there = switches if leaving else switches[::-1]
-        end = (fabric.link_src if leaving else fabric.link_dst)[links[0]] - fabric.n_nodes
-        sizes = flow_bytes[(here == end) & (there != end)]
+        sizes = flows.of_bundle(links, fabric)
         if not sizes.sum() > 0:
             continue
         sizes = sizes / sizes.sum()

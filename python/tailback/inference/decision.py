@@ -129,13 +129,13 @@ class Ensemble:
         usual = model.usual_ratio
         for alternative in alternatives:
             lacks = model.measured_ps - usual * alternative.elapsed_ps
-            if alternative.unexplained:
-                logs.append(alternative.log_weight if lacks else -np.inf)
-            else:
-                logs.append(alternative.log_weight + model.log_time(alternative.elapsed_ps))
+            # Of a run that takes the measured time, nothing is left to explain.
+            unexplained = alternative.unexplained and lacks != 0
+            time = 0.0 if unexplained else model.log_time(alternative.elapsed_ps)
+            logs.append(alternative.log_weight + time)
             scale = model.measured_ps / max(alternative.elapsed_ps, 1)
-            scales.append(usual if alternative.unexplained else scale)
-            missing.append(abs(lacks) / elapsed_ps if alternative.unexplained else 0.0)
+            scales.append(usual if unexplained else scale)
+            missing.append(abs(lacks) / elapsed_ps if unexplained else 0.0)
         return cls(
             elapsed_ps, alternatives, probabilities(logs), np.array(scales), np.array(missing)
         )

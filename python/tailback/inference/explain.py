@@ -52,6 +52,7 @@ from tailback.inference.network_clues import (
     counted_slow,
     impossible_slow,
     is_lossy,
+    routing_is_stated,
     unknown_hosts,
 )
 from tailback.inference.next_measurement import MeasurementChoice, possible_measurements
@@ -126,7 +127,7 @@ def add_evidence(
         flows_are_hashed: Whether switches are stated to hash flows to paths, by an unknown hash.
     """
     statements = _Statements()
-    _name_sources(statements, measured, evidence, prepared.fabric)
+    _name_sources(statements, measured, evidence, prepared)
     statements.sources += [settings] if settings else []
     space = _hypothesis_space(prepared, measured, run, evidence, progress, threads)
     statements.assumed_hosts = unknown_hosts(prepared, measured)
@@ -649,7 +650,10 @@ def _slow_link_text(slow: SlowLink, fabric: Fabric, sent: NDArray[np.float64]) -
 
 
 def _name_sources(
-    statements: _Statements, measured: MeasuredRun, evidence: NetworkEvidence, fabric: Fabric
+    statements: _Statements,
+    measured: MeasuredRun,
+    evidence: NetworkEvidence,
+    prepared: PreparedScenario,
 ) -> None:
     statements.sources.append(wording.traced_calls(measured.tables["calls"].height))
     counters = evidence.counters
@@ -661,8 +665,10 @@ def _name_sources(
             )
         )
         statements.sources += counters.notes
-    if is_lossy(evidence, fabric):
+    if is_lossy(evidence, prepared.fabric):
         statements.sources.append(wording.DROPS)
+    if routing_choice(prepared) == "per flow" and not routing_is_stated(prepared):
+        statements.sources.append(wording.WHOLE_FLOWS)
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())
         statements.sources.append(wording.sampled_links(sampled))

@@ -73,8 +73,9 @@ PROGRESS_IN_CALLS: Final = (
     "call; with this setting the model agrees better with the measurement"
 )
 OTHER_ALGORITHM: Final = {
-    "other-alltoall": "MPI_Alltoall to send all blocks at once, or small ones pairwise",
-    "halving-allreduce": "MPI_Allreduce to halve and double recursively",
+    "other-alltoall": "MPI_Alltoall send all blocks at once, or small ones pairwise",
+    "halving-allreduce": "MPI_Allreduce halve and double recursively",
+    "nccl-trees-in-turn": "sums come down a tree only after all went up",
 }
 ROUTED: Final = {
     "per message": (
@@ -119,6 +120,9 @@ COUNTED_SLOW_NOT_USED: Final = (
 )
 
 DROPS: Final = "the network drops packets when queues are full; the model delays them instead"
+WHOLE_FLOWS: Final = (
+    "assumed: switches keep each flow on one path, as hashing does (engine.routing states another)"
+)
 
 
 def queued_below_rate(busy_ps: int) -> str:
@@ -366,6 +370,6 @@ def scattered_repetitions(job: UnknownJob) -> str:
 def run_by(algorithm: str) -> str:
     """The algorithm of a collective that is assumed, from :data:`OTHER_ALGORITHM`."""
     return (
-        f"assumed: the MPI library lets {OTHER_ALGORITHM[algorithm]}; with this algorithm the "
+        f"assumed: the library makes {OTHER_ALGORITHM[algorithm]}; with this algorithm the "
         "model agrees better with the measurement"
     )

@@ -19,9 +19,9 @@ from tailback.evidence.measured_routes import (
 )
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.machine_models import HASHED, routing_choice
+from tailback.inference.machine_models import HASHED, ONE_PATH, routing_choice
 from tailback.inference.measured_costs import FurtherCosts
-from tailback.inference.network_clues import routing_is_stated
+from tailback.inference.network_clues import flows_of, routing_is_stated
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.apply_change import UP_DOWN
@@ -238,4 +238,6 @@ def _route_limits(
     counted = float(np.nan_to_num(counters.sent_bytes).sum())
     if others is not None and others.sent_bytes > 0.02 * counted:
         return (), 0.0
-    return limited_by_routes(counters, prepared.fabric, link_totals(run, "bytes"))
+    spread = routing_is_stated(prepared) and routing_choice(prepared) not in ONE_PATH
+    flows = None if spread else flows_of(prepared, run)
+    return limited_by_routes(counters, prepared.fabric, link_totals(run, "bytes"), flows)

@@ -28,7 +28,7 @@ from tailback.fabric.model import Fabric
 from tailback.inference.hypotheses import FAULT, UNUSUAL, Hypothesis
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import MachineModel, with_hashed_flows
-from tailback.inference.network_clues import between_switches, routing_is_stated
+from tailback.inference.network_clues import between_switches, flows_of, routing_is_stated
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.telemetry.candidates import minimal_choices, pair_candidates
@@ -161,6 +161,18 @@ class FlowPlacements:
             if total >= CROWDED * self.bytes[flows].max():
                 out.append((total / self.link_gbps[number], number, flows))
         return [(number, flows) for _, number, flows in sorted(out, key=lambda each: -each[0])]
+
+
+def has_few_flows(prepared: PreparedScenario, run: Run) -> bool:
+    """Whether flows between switches are too few to be spread evenly if each keeps to one path.
+
+    Args:
+        prepared: The scenario with the job alone.
+        run: A run of it, with its messages.
+    """
+    flows = flows_of(prepared, run)
+    between = int(np.count_nonzero(flows.src_leaf != flows.dst_leaf))
+    return 0 < between <= MOST_FLOWS
 
 
 def likely_seeds(

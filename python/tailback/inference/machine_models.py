@@ -24,12 +24,15 @@ SETTINGS = (EngineVariation(buffers=0.5, delays=1.5), EngineVariation(buffers=1.
 """Other engine settings with which the run is simulated to learn what unknown settings change: the
 range within which blind cases draw those of machines."""
 
-RoutingChoice = Routing | Literal["per message"]
+RoutingChoice = Routing | Literal["per message", "per flow"]
 """How packets choose among the paths of a route; ``per message``: adaptively, all of a message the
-same."""
+same; ``per flow``: all from one rank to another."""
 
 HASHED: RoutingChoice = "ecmp"
 """Routing that hashes flows to paths."""
+
+ONE_PATH: tuple[RoutingChoice, ...] = (HASHED, "deterministic", "per message", "per flow")
+"""Routing that keeps a message on one path."""
 
 OTHER_ROUTING: tuple[RoutingChoice, ...] = ("per message", "random", "deterministic")
 """Routing to try if nothing explains the time with adaptive routing and the scenario does not state
@@ -108,8 +111,8 @@ def at_nominal_rates(prepared: PreparedScenario) -> PreparedScenario:
 def routing_choice(prepared: PreparedScenario) -> RoutingChoice:
     """The choice among the paths of a route in a scenario."""
     engine = prepared.scenario.engine
-    if engine.routing == "adaptive" and engine.adaptive.per == "message":
-        return "per message"
+    if engine.routing == "adaptive" and engine.adaptive.per in ("message", "flow"):
+        return "per message" if engine.adaptive.per == "message" else "per flow"
     return engine.routing
 
 
@@ -137,12 +140,25 @@ def hashes_at_random(prepared: PreparedScenario) -> bool:
 
 def with_even_flows(prepared: PreparedScenario) -> PreparedScenario:
     """The scenario with its flows spread evenly and no stated paths, where a hash is unknown."""
-    if not hashes_at_random(prepared):
-        return prepared
+    return _spread_evenly(prepared, "packet") if hashes_at_random(prepared) else prepared
+
+
+def with_whole_flows(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with each flow on one path, evenly, which counts as not stated.
+
+    Switches that hash flows keep the packets of one in order: it is no faster than a link, however
+    many are parallel to it.
+    """
+    return _spread_evenly(prepared, "flow")
+
+
+def _spread_evenly(prepared: PreparedScenario, per: Literal["packet", "flow"]) -> PreparedScenario:
     engine = prepared.scenario.engine
     values = {name: getattr(engine, name) for name in type(engine).model_fields}
-    stated = engine.model_fields_set - {"routing"}
-    even = type(engine).model_construct(stated, **values | {"routing": "adaptive"})
+    adaptive = engine.adaptive.model_copy(update={"per": per})
+    stated = engine.model_fields_set - {"routing", "adaptive"}
+    values |= {"routing": "adaptive", "adaptive": adaptive}
+    even = type(engine).model_construct(stated, **values)
     return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": even}))
 
 

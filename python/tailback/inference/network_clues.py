@@ -15,7 +15,7 @@ from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.link_counters import LinkCounters
-from tailback.evidence.measured_routes import HASHED_VARIANCE, hashed_variance
+from tailback.evidence.measured_routes import HASHED_VARIANCE, Flows, hashed_variance
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
 from tailback.evidence.step_times import step_profile
@@ -304,8 +304,15 @@ def _seem_hashed(prepared: PreparedScenario, counters: LinkCounters, run: Run) -
 
     Which one is chance, which no simulation predicts.
     """
+    least, most = HASHED_VARIANCE
+    flows = flows_of(prepared, run)
+    return least <= hashed_variance(counters, prepared.fabric, flows) <= most
+
+
+def flows_of(prepared: PreparedScenario, run: Run) -> Flows:
+    """What each pair of ranks sends in a run."""
     fabric, node = prepared.fabric, prepared.observed.node
-    flows = (
+    sent = (
         run.tables["messages"]
         .filter(pl.max_horizontal("src_rank", "dst_rank") < len(node))
         .group_by("src_rank", "dst_rank")
@@ -313,10 +320,8 @@ def _seem_hashed(prepared: PreparedScenario, counters: LinkCounters, run: Run) -
         .sort("src_rank", "dst_rank")
     )
     leaf = fabric.node_switch[node].astype(np.int64)
-    src, dst = (leaf[flows[name].to_numpy()] for name in ("src_rank", "dst_rank"))
-    sent = flows["size_bytes"].to_numpy().astype(np.float64)
-    least, most = HASHED_VARIANCE
-    return least <= hashed_variance(counters, fabric, (src, dst), sent) <= most
+    src, dst = (leaf[sent[name].to_numpy()] for name in ("src_rank", "dst_rank"))
+    return Flows(src, dst, sent["size_bytes"].to_numpy().astype(np.float64))
 
 
 def modelled_part_ps(measured: MeasuredRun) -> int:

@@ -26,6 +26,7 @@ _RULES = {
 def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Proposal]:
     """Adaptive, VC or static routing, or another rule of the topology, if not in use."""
     now = run.scenario.engine.routing
+    hashed = now == "adaptive" and run.scenario.engine.adaptive.per == "flow"
     rule = run.scenario.fabric.routes
     proposals = []
     if now != "adaptive":
@@ -68,7 +69,8 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
                 "routing",
                 "static-routing",
                 Change(routing="deterministic"),
-                f"Turn off {now} routing: give all packets of a source and destination one path.",
+                f"Turn off {'the hashing of flows' if hashed else f'{now} routing'}: give all packets of a "
+                "source and destination one path.",
             )
         )
     for name in context.rules:

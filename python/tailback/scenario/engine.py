@@ -259,11 +259,11 @@ class AdaptiveSection(Section):
         description="choice among equally loaded ports: the first from a random one on, the "
         "lowest, or a random one if all are equal, else the lowest (CODES)",
     )
-    per: Literal["packet", "message", "chunk", "flowlet"] = Field(
+    per: Literal["packet", "message", "chunk", "flowlet", "flow"] = Field(
         default="packet",
         description="how long a choice lasts: one packet, a message, a chunk of it (He et al., "
-        "2015), or until the message pauses for longer than gap (Sinha et al., "
-        "2004)",
+        "2015), until the message pauses for longer than gap (Sinha et al., 2004), or always, by "
+        "the number of flows (ranks that send to ranks) on each port",
     )
     gap: TimePs = Field(default=500_000, description="pause that ends a flowlet")
     chunk: SizeBytes = Field(

@@ -186,8 +186,7 @@ class NcclSection(Section):
         default=None, ge=1, le=64, description="rings or trees that share the bytes"
     )
     trees: Literal["overlapping", "in-turn"] | None = Field(
-        default=None,
-        description="whether sums come down trees while others go up, or after all"
+        default=None, description="whether sums come down trees while others go up, or after all"
     )
 
     def __str__(self) -> str:

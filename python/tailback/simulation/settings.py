@@ -50,7 +50,7 @@ class AdaptiveSettings:
     Attributes:
         load: ``queue`` or ``queue-and-credit``.
         ties: ``random`` or ``lowest``.
-        per: ``packet``, ``message``, ``chunk`` or ``flowlet``.
+        per: ``packet``, ``message``, ``chunk``, ``flowlet`` or ``flow``.
         gap_ps: Pause after which a message chooses a new path (flowlet).
         chunk_bytes: Bytes of a message that keep to one path (chunk).
     """

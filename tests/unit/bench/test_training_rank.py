@@ -40,7 +40,7 @@ def test_ranks_write_their_sums_and_steps(algorithm: str, network: int, tmp_path
     assert run_measured.measured.latecomers[0].rank == 3
     steps = run_measured.tables["steps"]
     # Ranks of a host exchange data themselves.
-    between = {(0, 2), (2, 0), (1, 3), (3, 1)} if algorithm != "ring" else {(1, 2), (3, 0)}
+    between = {(0, 2), (2, 0)} if algorithm != "ring" else {(1, 2), (3, 0)}
     assert set(steps.select("src_rank", "dst_rank").iter_rows()) == between
     sent = 2 * 100_000 * 2 * (n - 1) // n if algorithm == "ring" else 2 * 100_000
     of_last_rank = steps.filter(steps["src_rank"] == steps["src_rank"].max())

@@ -95,6 +95,15 @@ def test_the_port_is_that_calculated_by_hand(
     assert up_links(scenario(adaptive, **engine)) == expected
 
 
+def test_a_flow_keeps_its_path() -> None:
+    """Six messages of one flow, one after another; without a flow, each chooses anew."""
+    for per, ports in (("flow", 1), ("message", 2)):
+        several = scenario({"per": per}).model_dump(exclude_unset=True)
+        times = range(0, 600_000_000, 100_000_000)
+        several["job"][0]["pattern"]["messages"] = [[at, 0, 1, 4096] for at in times]
+        assert len([packets for packets in up_links(parse(several)) if packets]) == ports
+
+
 def test_ties_are_random_by_default() -> None:
     packets_by_seed = [
         up_links(scenario({}).model_copy(update={"seed": seed})) for seed in range(4)

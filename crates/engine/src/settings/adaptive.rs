@@ -64,4 +64,7 @@ pub enum AdaptiveUnit {
     /// Data packets of a message without a longer pause between them at the switch (Sinha,
     /// Kandula and Katabi, 2004).
     Flowlet,
+    /// All data packets from one rank to another. A new flow takes the port that the fewest chose,
+    /// of equal ones that of deterministic routing: what hashing of flows is at best.
+    Flow,
 }

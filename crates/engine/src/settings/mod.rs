@@ -381,6 +381,7 @@ impl Settings {
         let fixed = match self.routing {
             Routing::Deterministic | Routing::VirtualCircuit => true,
             Routing::Ecmp => self.queue_pairs == 1,
+            Routing::Adaptive => self.adaptive.per == AdaptiveUnit::Flow,
             _ => false,
         };
         fixed && self.detour == Detour::Never && self.contention

@@ -22,7 +22,7 @@ impl<P: Probe> Shard<'_, P> {
     ) -> u32 {
         let settings = &self.model.settings;
         let gap_ps = match settings.adaptive.per {
-            AdaptiveUnit::Packet => return self.least_by_rule(step, lane, shift, draw),
+            AdaptiveUnit::Packet | AdaptiveUnit::Flow => return self.least_by_rule(step, lane, shift, draw),
             AdaptiveUnit::Message | AdaptiveUnit::Chunk => u64::MAX,
             AdaptiveUnit::Flowlet => settings.adaptive.gap_ps,
         };
@@ -51,6 +51,24 @@ impl<P: Probe> Shard<'_, P> {
             self.adaptive_choices.note(key, link, self.now, gap_ps);
         }
         link
+    }
+
+    /// The link of all messages between two ranks; that of control packets is `usual`.
+    pub(super) fn flow_link(
+        &mut self,
+        switch: u32,
+        slot: u32,
+        step: &RouteStep<'_>,
+        usual: u32,
+        shift: u32,
+    ) -> u32 {
+        let packet = &self.packets[slot];
+        if packet.content() != PacketKind::Data {
+            return usual;
+        }
+        let message = &self.model.program.messages[packet.message as usize];
+        let links = step.minimal().iter().map(|link| link.wrapping_sub(shift));
+        self.adaptive_choices.of_flow(switch, (message.src, message.dst), usual, links)
     }
 
     /// The candidate with the smallest load. As in the default rule, a sideways candidate must save

@@ -13,7 +13,12 @@ pub(crate) struct AdaptiveChoices {
     of: HashMap<ChoiceKey, (u32, u64)>,
     /// Number of entries above which expired ones are dropped.
     limit: usize,
+    /// Flows that have chosen each link.
+    flows: HashMap<u32, u32>,
 }
+
+/// In place of a message, for what all messages from one rank to another share.
+const ANY_MESSAGE: u32 = u32::MAX;
 
 /// Number of entries kept before expired ones are dropped.
 const FEW_ENTRIES: usize = 1 << 10;
@@ -34,8 +39,42 @@ impl AdaptiveChoices {
         self.of.insert(key, (link, now));
     }
 
+    /// The link of the flow from `src` to `dst` at `switch`: that which it chose, or that of `links`
+    /// which the fewest flows chose; `usual` wins a tie, then the first.
+    pub fn of_flow(
+        &mut self,
+        switch: u32,
+        (src, dst): (u32, u32),
+        usual: u32,
+        links: impl Iterator<Item = u32>,
+    ) -> u32 {
+        let key = (switch, ANY_MESSAGE, u64::from(src) << 32 | u64::from(dst));
+        if let Some(&(link, _)) = self.of.get(&key) {
+            return link;
+        }
+        let flows = |link: u32| self.flows.get(&link).copied().unwrap_or(0);
+        let link = links.min_by_key(|&link| (flows(link), link != usual)).unwrap_or(usual);
+        *self.flows.entry(link).or_default() += 1;
+        self.of.insert(key, (link, 0));
+        link
+    }
+
     /// The last packet of `key` has passed.
     pub fn forget(&mut self, key: ChoiceKey) {
         self.of.remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AdaptiveChoices;
+
+    #[test]
+    fn flows_spread_over_ports_and_keep_them() {
+        let mut choices = AdaptiveChoices::default();
+        let mut link = |dst, usual| choices.of_flow(0, (7, dst), usual, 0..3);
+        // The usual port if no other has fewer flows, then the first of those with the fewest.
+        assert_eq!([link(1, 2), link(2, 2), link(3, 2), link(4, 1)], [2, 0, 1, 1]);
+        assert_eq!([link(4, 0), link(1, 0)], [1, 2]);
     }
 }

@@ -9,7 +9,7 @@ use crate::network::load::Chosen;
 use crate::network::packet::{Packet, PacketKind};
 use crate::probe::Probe;
 use crate::rng::{Stream, below, random};
-use crate::settings::Routing;
+use crate::settings::{AdaptiveUnit, Routing};
 use crate::shard::Shard;
 use crate::switch::route::{Output, Route};
 
@@ -172,6 +172,9 @@ impl<P: Probe> Shard<'_, P> {
             Routing::Adaptive => {
                 if step.links.len() == 1 {
                     step.links[0].wrapping_sub(shift)
+                } else if model.settings.adaptive.per == AdaptiveUnit::Flow {
+                    let usual = fixed().wrapping_sub(shift);
+                    self.flow_link(switch, slot, &step, usual, shift)
                 } else if self.adaptive_by_rule {
                     let draw = draw();
                     self.adaptive_link(switch, slot, &step, lane, shift, draw)
