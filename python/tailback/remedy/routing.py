@@ -69,8 +69,8 @@ def routing(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Prop
                 "routing",
                 "static-routing",
                 Change(routing="deterministic"),
-                f"Turn off {'the hashing of flows' if hashed else f'{now} routing'}: give all packets of a "
-                "source and destination one path.",
+                f"Turn off {'hashing of flows' if hashed else f'{now} routing'}: give all packets "
+                "of a source and destination one path.",
             )
         )
     for name in context.rules:
