@@ -18,6 +18,7 @@ from tailback.evidence.measured_routes import (
     unevenness_of_tables,
 )
 from tailback.inference.evidence import NetworkEvidence
+from tailback.inference.hashed_flows import hashed_as_counted
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.machine_models import HASHED, ONE_PATH, routing_choice
 from tailback.inference.measured_costs import FurtherCosts
@@ -25,6 +26,7 @@ from tailback.inference.network_clues import flows_of, routing_is_stated
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.apply_change import UP_DOWN
+from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import tables_of
 from tailback.traffic.computation import balanced, with_computation, without_noise
 from tailback.traffic.program import Program
@@ -61,7 +63,14 @@ def further_costs(
     limits, uneven = _route_limits(prepared, evidence, run)
     times = [evaluate(Change(seed_offset=seed)).elapsed_ps for seed in range(seeds)]
     routing = []
-    if limits:
+    counted = _hashed_as_counted(prepared, evidence, run) if limits else None
+    if counted is not None:
+        as_counted, limits = make_simulation(counted), ()
+        routing = [
+            max(as_counted(Change(seed_offset=seed)).elapsed_ps - now, 0)
+            for seed, now in enumerate(times)
+        ]
+    elif limits:
         routing = [
             max(evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps - now, 0)
             for seed, now in enumerate(times)
@@ -223,6 +232,15 @@ def _placement_costs(
         tuple(max(a - b, 0) for a, b in zip(now, then, strict=True)) for then in (least, ordered)
     ]
     return saved[0], saved[1]
+
+
+def _hashed_as_counted(
+    prepared: PreparedScenario, evidence: NetworkEvidence, run: Run
+) -> PreparedScenario | None:
+    """The scenario with its flows on the paths that counters show; None if many, or not so."""
+    if routing_choice(prepared) != "per flow" or evidence.counters is None:
+        return None
+    return hashed_as_counted(prepared, run, evidence.counters.sent_bytes)
 
 
 def _route_limits(

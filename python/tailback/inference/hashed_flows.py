@@ -25,6 +25,7 @@ from tailback.budget import fits, leave_out
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.step_times import StepProfile
 from tailback.fabric.model import Fabric
+from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.hypotheses import FAULT, UNUSUAL, Hypothesis
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import MachineModel, with_hashed_flows
@@ -80,7 +81,11 @@ class FlowPlacements:
 
     @classmethod
     def of(
-        cls, prepared: PreparedScenario, run: Run, seeds: Sequence[int] = range(SEEDS)
+        cls,
+        prepared: PreparedScenario,
+        run: Run,
+        seeds: Sequence[int] = range(SEEDS),
+        least_bytes: int = LARGE_BYTES,
     ) -> FlowPlacements | None:
         """The placements; None if flows are too many or too small, or have no choice of paths.
 
@@ -88,9 +93,10 @@ class FlowPlacements:
             prepared: The scenario with the job alone.
             run: A run of it, with its messages.
             seeds: Seeds of the hash.
+            least_bytes: Mean size of messages below which a flow is left out.
         """
         fabric = prepared.fabric
-        flows = _flows(prepared, run)
+        flows = _flows(prepared, run, least_bytes)
         if not 2 <= flows.height <= MOST_FLOWS:
             return None
         src, dst = (flows[name].to_numpy().astype(np.int64) for name in ("src", "dst"))
@@ -175,6 +181,34 @@ def has_few_flows(prepared: PreparedScenario, run: Run) -> bool:
     return 0 < between <= MOST_FLOWS
 
 
+def hashed_as_counted(
+    prepared: PreparedScenario, run: Run, sent_bytes: Floats
+) -> PreparedScenario | None:
+    """The scenario with few flows hashed so that links carry what was counted.
+
+    Args:
+        prepared: The scenario, which keeps flows on one path.
+        run: A run of it, with its messages.
+        sent_bytes: Counted bytes of each link, NaN if not counted, shape (L,).
+
+    Returns:
+        None if no seed of the hash gives bytes within their usual error, or flows are many.
+    """
+    placements = FlowPlacements.of(prepared, run, least_bytes=0)
+    if placements is None:
+        return None
+    link_bytes = placements.link_bytes()
+    counted = ~np.isnan(sent_bytes) & (link_bytes.max(axis=0) > 0)
+    if not counted.any():
+        return None
+    usual = MISFIT_ERROR["bytes"]
+    misfit = _log_misfit(link_bytes[:, counted], sent_bytes[counted], usual)
+    best = int(np.argmin(misfit))
+    if misfit[best] > math.log(2.0 * usual):
+        return None
+    return with_hashed_flows(prepared, int(placements.seeds[best]))
+
+
 def likely_seeds(
     placements: FlowPlacements,
     steps: StepProfile | None,
@@ -242,7 +276,7 @@ def _steps_of_flows(placements: FlowPlacements, steps: StepProfile) -> tuple[Flo
     return steps.mean_ps[row], flow
 
 
-def _flows(prepared: PreparedScenario, run: Run) -> pl.DataFrame:
+def _flows(prepared: PreparedScenario, run: Run, least_bytes: int) -> pl.DataFrame:
     """Flows of large messages between switches, with their ranks, nodes and bytes."""
     fabric, node = prepared.fabric, prepared.observed.node
     ranks = np.arange(len(node))
@@ -259,7 +293,7 @@ def _flows(prepared: PreparedScenario, run: Run) -> pl.DataFrame:
         messages.filter(pl.col("size") > 0)
         .group_by("src", "dst")
         .agg(pl.col("size").sum().alias("bytes"), pl.col("size").mean().alias("mean"))
-        .filter(pl.col("mean") >= LARGE_BYTES)
+        .filter(pl.col("mean") >= least_bytes)
         .join(where.rename({"rank": "src", "node": "src_node", "switch": "a"}), on="src")
         .join(where.rename({"rank": "dst", "node": "dst_node", "switch": "b"}), on="dst")
         .filter(pl.col("a") != pl.col("b"))
