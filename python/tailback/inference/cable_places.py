@@ -10,7 +10,7 @@ from tailback.fabric.model import Fabric
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import CREDIBLE, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.measured_cables import equally_busy
+from tailback.inference.measured_cables import equally_busy, parallel_links
 from tailback.inference.network_clues import between_switches, routing_is_stated
 from tailback.simulation import PreparedScenario
 
@@ -90,4 +90,17 @@ def as_busy(
         for other, first in first_of.items():
             if first == first_of.get(cable, -1):
                 out.setdefault(other, SlowLink(other, share * float(fabric.link_gbps[other])))
+    return list(out.values())
+
+
+def with_parallel_links(cables: Sequence[SlowLink], fabric: Fabric) -> list[SlowLink]:
+    """Slow cables with those parallel to them, which may be slow in their place.
+
+    Messages take one of them by a hash that is unknown.
+    """
+    out: dict[int, SlowLink] = {}
+    for slow in cables:
+        for link in (slow.link, *parallel_links(fabric, slow.link)):
+            cable = min(link, int(fabric.link_reverse[link]))
+            out.setdefault(cable, slow._replace(link=link))
     return list(out.values())

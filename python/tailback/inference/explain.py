@@ -33,6 +33,7 @@ from tailback.inference.cable_places import (
     hides_places,
     place_is_open,
     slow_candidates,
+    with_parallel_links,
 )
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import Alternative, more_by_load_ps
@@ -42,7 +43,7 @@ from tailback.inference.evidence_table import evidence_rows
 from tailback.inference.hashed_flows import collisions_of
 from tailback.inference.hypotheses import CREDIBLE, LIKELY, NAMED, Hypothesis, Posterior
 from tailback.inference.hypothesis_space import HypothesisSpace
-from tailback.inference.machine_models import SETTINGS, routing_choice
+from tailback.inference.machine_models import SETTINGS, chosen_by_chance, routing_choice
 from tailback.inference.measured_wording import slower_part
 from tailback.inference.network_clues import (
     OtherJobs,
@@ -52,7 +53,6 @@ from tailback.inference.network_clues import (
     counted_slow,
     impossible_slow,
     is_lossy,
-    routing_is_stated,
     unknown_hosts,
 )
 from tailback.inference.next_measurement import MeasurementChoice, possible_measurements
@@ -328,6 +328,11 @@ def _slow_places(
     candidates = slow_candidates(posterior, fabric, place_open=place_open)
     alike = as_busy(space, posterior, candidates) if space.places_hidden else []
     candidates = alike[:NAMED] if len(alike) > len(candidates) else candidates
+    machine = space.machines[posterior.best.machine]
+    if space.evidence.counters is None and chosen_by_chance(machine.prepared):
+        named = candidates or [slow for slow in posterior.best.slow if slow not in machine.slow]
+        parallel = with_parallel_links(named, fabric)
+        candidates = parallel[:NAMED] if len(parallel) > len(named) else candidates
     return candidates, _slow_anywhere(posterior, len(alike), statements)
 
 
@@ -667,7 +672,7 @@ def _name_sources(
         statements.sources += counters.notes
     if is_lossy(evidence, prepared.fabric):
         statements.sources.append(wording.DROPS)
-    if routing_choice(prepared) == "per flow" and not routing_is_stated(prepared):
+    if chosen_by_chance(prepared):
         statements.sources.append(wording.WHOLE_FLOWS)
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())

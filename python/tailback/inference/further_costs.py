@@ -20,7 +20,12 @@ from tailback.evidence.measured_routes import (
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hashed_flows import hashed_as_counted
 from tailback.inference.interruptions import Interruptions
-from tailback.inference.machine_models import HASHED, ONE_PATH, routing_choice
+from tailback.inference.machine_models import (
+    HASHED,
+    ONE_PATH,
+    chosen_by_chance,
+    routing_choice,
+)
 from tailback.inference.measured_costs import FurtherCosts
 from tailback.inference.network_clues import flows_of, routing_is_stated
 from tailback.run.run import Run
@@ -238,7 +243,7 @@ def _hashed_as_counted(
     prepared: PreparedScenario, evidence: NetworkEvidence, run: Run
 ) -> PreparedScenario | None:
     """The scenario with its flows on the paths that counters show; None if many, or not so."""
-    if routing_choice(prepared) != "per flow" or evidence.counters is None:
+    if not chosen_by_chance(prepared) or evidence.counters is None:
         return None
     return hashed_as_counted(prepared, run, evidence.counters.sent_bytes)
 

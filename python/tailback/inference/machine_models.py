@@ -13,7 +13,7 @@ from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change, EngineVariation
 from tailback.fabric.degraded import nominal
 from tailback.inference.hypotheses import MachineName
-from tailback.inference.network_clues import Slow
+from tailback.inference.network_clues import Slow, routing_is_stated
 from tailback.scenario.engine import Routing
 from tailback.scenario.model import NcclSection
 from tailback.simulation import PreparedScenario
@@ -150,6 +150,11 @@ def with_whole_flows(prepared: PreparedScenario) -> PreparedScenario:
     many are parallel to it.
     """
     return _spread_evenly(prepared, "flow")
+
+
+def chosen_by_chance(prepared: PreparedScenario) -> bool:
+    """Whether which of several parallel links a flow takes is assumed, not known."""
+    return routing_choice(prepared) == "per flow" and not routing_is_stated(prepared)
 
 
 def _spread_evenly(prepared: PreparedScenario, per: Literal["packet", "flow"]) -> PreparedScenario:

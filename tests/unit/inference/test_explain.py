@@ -17,7 +17,11 @@ from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.inference import cable_places, explain, further_costs, network_clues
 from tailback.inference import explain_wording as wording
-from tailback.inference.cable_places import place_is_open, slow_candidates
+from tailback.inference.cable_places import (
+    place_is_open,
+    slow_candidates,
+    with_parallel_links,
+)
 from tailback.inference.decision import Alternative
 from tailback.inference.derived_hypotheses import unsimulated_faults
 from tailback.inference.error_model import ErrorModel
@@ -26,6 +30,7 @@ from tailback.inference.hypotheses import Hypothesis, Posterior, Prior
 from tailback.inference.machine_models import raised_rates
 from tailback.inference.unknown_job import Draw
 from tailback.run.run import Run
+from tailback.scenario.model import parse
 from tailback.simulation import PreparedScenario, make_evaluate, prepare
 from tailback.sources.source import Source
 from tailback.traffic.program import Op
@@ -422,3 +427,18 @@ def test_cable_counters_count_only_in_both_directions() -> None:
     assert network_clues.are_counted(evidence, [SlowLink(0, 10.0)], fabric)
     assert not network_clues.are_counted(evidence, [SlowLink(0, 10.0), SlowLink(2, 1.0)], fabric)
     assert not network_clues.are_counted(NetworkEvidence(), [SlowLink(0, 10.0)], fabric)
+
+
+def test_links_parallel_to_a_slow_one_may_be_slow_in_its_place() -> None:
+    scenario = parse(
+        {
+            "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 3}},
+            "job": [{"pattern": {"kind": "ring", "ranks": 4, "size": "1 KiB"}}],
+        }
+    )
+    fabric = prepare(scenario).fabric
+    up = np.flatnonzero((fabric.link_src == fabric.n_nodes) & (fabric.link_up > 0)).tolist()
+    of_host = int(np.flatnonzero(fabric.link_src == 0)[0])
+    cables = with_parallel_links([SlowLink(of_host, 5.0), SlowLink(up[1], 7.0)], fabric)
+    assert [(cable.link, cable.gbps) for cable in cables[:2]] == [(of_host, 5.0), (up[1], 7.0)]
+    assert {cable.link for cable in cables[1:]} == set(up)

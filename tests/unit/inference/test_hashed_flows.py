@@ -109,7 +109,7 @@ def test_single_flow_has_no_collisions() -> None:
 
 @pytest.mark.parametrize("seed", [3, 7])
 def test_counted_bytes_choose_the_paths(seed: int) -> None:
-    scenario, run = run_of(seed)
+    _, run = run_of(seed)
     whole = with_whole_flows(prepared())
     sent = link_totals(run, "bytes")
     hashed = hashed_as_counted(whole, run, sent)
