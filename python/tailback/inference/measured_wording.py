@@ -206,6 +206,15 @@ def not_explained(
     return f"{text}."
 
 
+def shown_all_the_same(slow: Cost) -> str:
+    """What counters show of slow links, where most of the time is explained by no cause."""
+    most = slow.high_ps / max(slow.ps, 1) * slow.share
+    return (
+        f" Counters show a slow link all the same: {slow.subject}. In the model it costs "
+        f"{percent(slow.share)} of the time, at most {percent(min(most, 1.0))}."
+    )
+
+
 def errors_not_excluded(links: Sequence[SuspectLink]) -> str:
     """Headline if nothing is missing, but a link with errors may cost time; empty if none may."""
     faulty = [link for link in links if link.may_have_errors]

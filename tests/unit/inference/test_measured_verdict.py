@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from tailback.diagnosis.cause_wording import ADVICE
+from tailback.diagnosis.explanation import Origin, SubjectLink
 from tailback.inference.changes_over_time import ChangeOverTime
 from tailback.inference.decision import (
     ASSUMED,
@@ -81,6 +82,21 @@ def test_much_that_nothing_explains_is_undetermined() -> None:
         diagnosis.explanation is not None
         and diagnosis.explanation.parts["not explained"] == 150 * MS
     )
+
+
+@pytest.mark.parametrize(("origin", "named"), [("counters", True), ("trace", False)])
+def test_a_slow_link_that_counters_show_is_named_whatever_is_missing(
+    origin: Origin, named: bool
+) -> None:
+    evidence = EvidenceSummary(
+        slow=("a → b",),
+        slow_links=(SubjectLink(name="a → b", text="a → b", link=0),),
+        rests_on={"slow-link": (origin, "model")},
+    )
+    run = expected(100, share("slow-link", 0.08))
+    diagnosis = explained(run, measured(250), evidence=evidence)
+    assert diagnosis.cause == "undetermined"
+    assert ("Counters show a slow link all the same: a → b." in diagnosis.headline) == named
 
 
 def test_an_undetermined_cause_asks_for_evidence() -> None:
