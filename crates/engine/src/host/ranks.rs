@@ -7,7 +7,8 @@
 //! Messages above the eager limit use a rendezvous: a request to send, and a clear to send once the
 //! receive is posted, both simulated as packets. A rank whose library answers only in calls answers
 //! them when its computation is over. Ranks on the same host exchange messages through
-//! memory, whose bandwidth all of them share, or through ports of their own.
+//! memory, whose bandwidth all of them share, or through ports of their own, whose buffers take
+//! messages of any size. In memory, large ones wait for their receive, too.
 
 use tailback_program::{Op, Rank, Request};
 
@@ -255,8 +256,11 @@ impl<P: Probe> Shard<'_, P> {
 
     /// The sender of a message learns that its receive is posted.
     fn on_cleared(&mut self, message: u32) {
-        let src = self.model.program.messages[message as usize].src;
-        self.enqueue(self.model.placement.node[src as usize], message, PacketKind::Data);
+        let envelope = &self.model.program.messages[message as usize];
+        if self.model.same_host(envelope) {
+            return self.send_within_host(message);
+        }
+        self.enqueue(self.model.placement.node[envelope.src as usize], message, PacketKind::Data);
     }
 
     /// A node processes a packet that carries a congestion notification or mark.
@@ -276,15 +280,16 @@ impl<P: Probe> Shard<'_, P> {
     fn on_ready(&mut self, message: u32) {
         let model = self.model;
         let envelope = &model.program.messages[message as usize];
+        let waits = envelope.bytes > model.settings.eager_bytes;
         if model.same_host(envelope) {
-            return self.send_within_host(message);
+            return if waits && self.local_ports.is_none() {
+                self.on_message(message, REQUESTED)
+            } else {
+                self.send_within_host(message)
+            };
         }
         let node = model.placement.node[envelope.src as usize];
-        let content = if envelope.bytes > model.settings.eager_bytes {
-            PacketKind::RequestToSend
-        } else {
-            PacketKind::Data
-        };
+        let content = if waits { PacketKind::RequestToSend } else { PacketKind::Data };
         self.enqueue(node, message, content);
     }
 
@@ -504,9 +509,15 @@ impl<P: Probe> Shard<'_, P> {
         program.acknowledges(message) && !self.model.same_host(&program.messages[message as usize])
     }
 
-    /// Sends the sender of `message` a clear to send, or an acknowledgement after the message.
+    /// Sends the sender of `message` a clear to send, or an acknowledgement after the message. Within
+    /// a host an event tells it: calls would nest otherwise.
     fn reply_to_sender(&mut self, message: u32) {
-        let dst = self.model.program.messages[message as usize].dst;
-        self.enqueue(self.model.placement.node[dst as usize], message, PacketKind::ClearToSend);
+        let envelope = &self.model.program.messages[message as usize];
+        if self.model.same_host(envelope) {
+            let cleared = Event::new(self.now, EventKind::Message, message, CLEARED);
+            return self.queue.push(cleared);
+        }
+        let node = self.model.placement.node[envelope.dst as usize];
+        self.enqueue(node, message, PacketKind::ClearToSend);
     }
 }

@@ -22,7 +22,9 @@ impl<P: Probe> Shard<'_, P> {
     ) -> u32 {
         let settings = &self.model.settings;
         let gap_ps = match settings.adaptive.per {
-            AdaptiveUnit::Packet | AdaptiveUnit::Flow => return self.least_by_rule(step, lane, shift, draw),
+            AdaptiveUnit::Packet | AdaptiveUnit::Flow => {
+                return self.least_by_rule(step, lane, shift, draw);
+            }
             AdaptiveUnit::Message | AdaptiveUnit::Chunk => u64::MAX,
             AdaptiveUnit::Flowlet => settings.adaptive.gap_ps,
         };
