@@ -8,7 +8,7 @@ import numpy as np
 
 from tailback.evidence.call_profile import times_between_computations
 from tailback.run.run import Run
-from tailback.traffic.program import Op, Program
+from tailback.traffic.program import SENDS, Op, Program
 from tests.factories.evidence_traces import WORLD, Script
 
 RESOLUTION = 10**12
@@ -55,7 +55,7 @@ def _stretch(program: Program, operations: list[int], begin: int, length: int) -
         if op == Op.IRECV:
             posted.append(at)
             call, records = "MPI_Irecv", [(leave, "mpi_irecv_request", at)]
-        elif op == Op.ISEND:
+        elif op in SENDS:
             posted.append(at)
             call = "MPI_Isend"
             records = [(enter, "mpi_isend", peer, WORLD, 7, size, at)]
@@ -68,6 +68,6 @@ def _stretch(program: Program, operations: list[int], begin: int, length: int) -
 
 
 def _done(program: Program, at: int, leave: int) -> tuple[Any, ...]:
-    if program.kind[at] == Op.ISEND:
+    if program.kind[at] in SENDS:
         return (leave, "mpi_isend_complete", at)
     return (leave, "mpi_irecv", int(program.peer[at]), WORLD, 7, int(program.amount[at]), at)

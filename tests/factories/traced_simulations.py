@@ -9,6 +9,7 @@ from typing import Any
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
 from tailback.run.run import Run
+from tailback.inference.machine_models import with_acknowledged_sends
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tests.factories.otf2_traces import writing
@@ -53,7 +54,7 @@ def traced(
     }
     if engine is not None:
         data["engine"] = dict(engine)
-    prepared = prepare(parse(data))
+    prepared = with_acknowledged_sends(prepare(parse(data)))
     fabric = prepared.fabric
     cables = tuple(SlowLink(link, share * float(fabric.link_gbps[link])) for link in slow)
     run = make_evaluate(prepared)(Change(computations=True, measure=True, slow=cables))

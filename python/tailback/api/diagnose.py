@@ -56,6 +56,7 @@ from tailback.inference.further_costs import further_costs
 from tailback.inference.hashed_flows import has_few_flows
 from tailback.inference.machine_models import (
     hashes_at_random,
+    with_acknowledged_sends,
     with_even_flows,
     with_whole_flows,
 )
@@ -519,6 +520,8 @@ class _EvidenceFiles:
             prepared = in_fitting_packets(machine.prepared)
         hashed = measured is not None and hashes_at_random(prepared)
         prepared = with_even_flows(prepared) if hashed else prepared
+        if measured is not None and not is_lossy(NetworkEvidence(), prepared.fabric):
+            prepared = with_acknowledged_sends(prepared)
         fifo = prepared
         if measured is not None:
             prepared = with_round_robin_adapters(prepared)

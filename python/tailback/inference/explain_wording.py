@@ -370,6 +370,6 @@ def scattered_repetitions(job: UnknownJob) -> str:
 def run_by(algorithm: str) -> str:
     """The algorithm of a collective that is assumed, from :data:`OTHER_ALGORITHM`."""
     return (
-        f"assumed: the library makes {OTHER_ALGORITHM[algorithm]}; with this algorithm the "
-        "model agrees better with the measurement"
+        f"assumed: the library makes {OTHER_ALGORITHM[algorithm]}; so the model agrees better with "
+        "the measurement"
     )

@@ -17,6 +17,7 @@ from tailback.inference.network_clues import Slow, routing_is_stated
 from tailback.scenario.engine import Routing
 from tailback.scenario.model import NcclSection
 from tailback.simulation import PreparedScenario
+from tailback.traffic.program import Op
 from tailback.traffic.rewrites import REWRITES, DoesNotApplyError
 from tailback.traffic.rewrites.other_collectives import ALGORITHMS
 
@@ -182,6 +183,20 @@ TREES_IN_TURN = "nccl-trees-in-turn"
 
 OTHER_ALGORITHMS = (*ALGORITHMS, TREES_IN_TURN)
 """Other ways in which a library may run a collective."""
+
+
+def with_acknowledged_sends(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with large sends that are complete when their receiver acknowledges them.
+
+    Reliable connections of RDMA complete a send by the acknowledgement of its last packet, which
+    waits in buffers ahead of a slow link. Accelerators have buffers of their own.
+    """
+    program = prepared.observed.program
+    large = (program.kind == Op.ISEND) & (program.amount > prepared.scenario.engine.eager)
+    if program.recompile is not None or not large.any():
+        return prepared
+    kind = np.where(large, Op.ACKNOWLEDGED_SEND, program.kind).astype(program.kind.dtype)
+    return prepared.with_program(replace(program, kind=kind))
 
 
 def with_algorithm(prepared: PreparedScenario, name: str) -> PreparedScenario | None:
