@@ -8,8 +8,8 @@ from typing import Any
 
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.run.run import Run
 from tailback.inference.machine_models import with_acknowledged_sends
+from tailback.run.run import Run
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare
 from tests.factories.otf2_traces import writing
