@@ -607,7 +607,8 @@ def _headline(
             not_explained_ps, total, summary.candidates, summary.slow_anywhere
         )
         slow = explanation.cost("slow-link")
-        if slow is not None and "counters" in slow.rests_on and slow.links:
+        # Of lossless ports, stalls show how fast others take their packets, too.
+        if slow is not None and summary.lossy and "counters" in slow.rests_on and slow.links:
             text += wording.shown_all_the_same(slow)
         waits = next((c for c in explanation.costs if c.cause in CONCEALING), None)
         if waits is not None and any(
