@@ -262,8 +262,8 @@ class AdaptiveSection(Section):
     per: Literal["packet", "message", "chunk", "flowlet", "flow"] = Field(
         default="packet",
         description="how long a choice lasts: one packet, a message, a chunk of it (He et al., "
-        "2015), until the message pauses for longer than gap (Sinha et al., 2004), or always, by "
-        "the number of flows (ranks that send to ranks) on each port",
+        "2015), until the message pauses for longer than gap (Sinha et al., 2004), or for all of a "
+        "flow (rank to rank), by the flows on each port",
     )
     gap: TimePs = Field(default=500_000, description="pause that ends a flowlet")
     chunk: SizeBytes = Field(
