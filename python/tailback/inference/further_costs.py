@@ -102,7 +102,7 @@ def further_costs(
         tuple(routing),
         uneven,
         hot_receiver_share(run),
-        *_placement_costs(evaluate, placements, seeds, even_paths),
+        *_placement_costs(evaluate, placements, seeds, even_paths or _without_chance(prepared)),
         () if even_paths is None else _saved_by_paths(prepared, evaluate, even_paths, times),
         0 if even_paths is None else _saved_alone(evaluate, Change(), even_paths),
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
@@ -121,6 +121,14 @@ EVEN_TABLES = Change(routing="deterministic", rule=UP_DOWN)
 def _even_flows(prepared: PreparedScenario) -> Change | None:
     """Flows that are spread evenly, where switches hash them to paths."""
     return Change(routing="adaptive") if routing_choice(prepared) == HASHED else None
+
+
+def _without_chance(prepared: PreparedScenario) -> Change | None:
+    """Packets spread over all paths, where flows keep to one each by chance.
+
+    The best of several placements is that whose flows happen to meet least: no merit of its own.
+    """
+    return Change(routing="random") if chosen_by_chance(prepared) else None
 
 
 def _saved_by_paths(

@@ -149,8 +149,6 @@ class ExplanationSearch:
             fifo: The same with adapters that send messages one after another; None if the scenario
                 states how adapters share their link.
         """
-        if is_lossy(self.space.evidence, round_robin.fabric):
-            fifo = None  # Hosts share their link between sockets.
         scenarios = [round_robin] if fifo is None else [round_robin, fifo]
         self.space.progress("comparing kinds of adapters", 0.0)
         for prepared in scenarios:
