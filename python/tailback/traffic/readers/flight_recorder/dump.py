@@ -1,0 +1,362 @@
+"""A dump of PyTorch's Flight Recorder: the last collectives of one rank, as pickle or JSON.
+
+``nccl_trace_rank_<N>`` is written when a collective times out (``TORCH_NCCL_DUMP_ON_TIMEOUT``), or
+on request. Only its name tells the rank. Times are those at which a thread of the host noticed that
+a kernel had begun or ended, so they are late; ``TORCH_NCCL_ENABLE_TIMING`` adds the duration by the
+accelerator's clock.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any, Final, Literal, NoReturn, TypeGuard
+
+from tailback.errors import TraceError
+from tailback.io.delimited import shown
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
+from tailback.traffic.nccl.pytorch_names import ELEMENT_BYTES
+
+State = Literal["scheduled", "started", "completed"]
+"""The host launched it; its kernel was seen to run; it was seen to be done."""
+
+STATES: Final[tuple[State, ...]] = ("scheduled", "started", "completed")
+
+_KEYS: Final = rb"(?:entries|pg_config|pg_status|nccl_comm_state|nccl_version|version)"
+_PICKLE: Final = re.compile(rb"\A\x80[\x02-\x05].{0,64}?" + _KEYS, re.DOTALL)
+_JSON: Final = re.compile(rb'\A\s*\{\s*"' + _KEYS + rb'"')
+_RECORDS: Final = re.compile(rb"collective_seq_id|pg_status|pg_config")
+_RANK: Final = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|pt|bin|txt))?(?:\.gz)?\Z")
+_INTEGERS: Final = re.compile(r"\d{1,9}")
+_PAIR: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
+_MOST: Final = 1 << 53
+_MAX_RANK: Final = 1 << 20
+_AGAIN: Final = "the dump is damaged or cut: copy it again, or have it written again"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A collective, a send or a receive, as one rank recorded it.
+
+    Attributes:
+        group: Name of its process group.
+        name: Its name without that of the library: ``all_reduce``, ``send``, ``coalesced``.
+        number: Its number among the launches of the group; sends and receives count apart.
+        order: Its number among the operations of the group.
+        is_p2p: Whether it is between two ranks.
+        ends: Sender and receiver of one between two ranks, as members of the group.
+        state: How far it came.
+        created_ns: When the host launched it, UTC ns.
+        completed_ns: When the host noticed that it was done; 0 if it did not.
+        duration_ns: By the accelerator's clock; 0 if not recorded.
+        into: Elements that the rank gives.
+        out: Elements that it gets.
+        element_bytes: Bytes of an element; 0 for a type that is not known.
+        called_from: File and line of the program; empty if not recorded.
+    """
+
+    group: str
+    name: str
+    number: int
+    order: int
+    is_p2p: bool
+    ends: tuple[int, int] | None
+    state: State
+    created_ns: int
+    completed_ns: int
+    duration_ns: int
+    into: int
+    out: int
+    element_bytes: int
+    called_from: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group.
+
+    Attributes:
+        name: Its name, which two groups may share.
+        label: What the program calls it, or its name.
+        members: Its ranks in the world, in their order.
+    """
+
+    name: str
+    label: str
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RankDump:
+    """The dump of one rank.
+
+    Attributes:
+        file: Where it is from.
+        rank: The rank.
+        groups: Its process groups by name.
+        operations: The last operations that it launched, in order.
+        enqueued: Number of the last collective that it launched, by group, where it is recorded.
+        skipped: Number of operations without a process group that is listed.
+    """
+
+    file: Path
+    rank: int
+    groups: dict[str, Group]
+    operations: list[Operation]
+    enqueued: dict[str, int]
+    skipped: int
+
+
+def is_dump(path: Path) -> bool:
+    """Whether a file begins like a dump of the Flight Recorder."""
+    head = head_bytes(path)
+    begins = _PICKLE.match(head) or _JSON.match(head)
+    return begins is not None and _RECORDS.search(head) is not None
+
+
+def read_dump(file: Path) -> RankDump:
+    """Read a dump.
+
+    Raises:
+        TraceError: It is damaged, holds what is no plain data, or its name has no rank.
+    """
+    data = content(file, TraceError, TRACE_MEMORY)
+    document = _json(data, file) if data.lstrip()[:1] == b"{" else _unpickled(data, file)
+    if not isinstance(document, dict):
+        raise TraceError("is no dump of the Flight Recorder", file=file, remedy=_AGAIN)
+    match = _RANK.search(file.name)
+    if match is None or int(match[1]) >= _MAX_RANK:
+        raise TraceError(
+            "its name has no rank, which a dump does not hold",
+            file=file,
+            remedy="name it as PyTorch does: nccl_trace_rank_0",
+        )
+    return _Reader(file, document).dump(int(match[1]))
+
+
+def _json(data: bytes, file: Path) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
+        raise TraceError(
+            f"is not valid JSON: {error}", file=file, place=place, remedy=_AGAIN
+        ) from None
+    except RecursionError:
+        raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
+
+
+class _PlainUnpickler(pickle._Unpickler):
+    """Reads containers and scalars, and refuses every name: nothing of a pickle is ever run.
+
+    The unpickler in Python code has its memo in a dictionary. That of the C library allocates as
+    many entries as the largest number in the file, which may be damaged or hostile.
+    """
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise _RefusedNameError(f"{module}.{name}")
+
+    def persistent_load(self, pid: object) -> NoReturn:
+        raise _RefusedNameError("an object outside the file")
+
+
+class _RefusedNameError(Exception):
+    """A pickle names something that is no plain data."""
+
+
+def _unpickled(data: bytes, file: Path) -> Any:
+    try:
+        return _PlainUnpickler(io.BytesIO(data)).load()
+    except _RefusedNameError as error:
+        raise TraceError(
+            f"asks for {shown(str(error))}, but a dump holds plain data: nothing of it was run",
+            file=file,
+            remedy="a file from a source that you do not trust may be an attack; give what PyTorch "
+            "wrote",
+        ) from None
+    except Exception as error:  # Bytes that are no pickle raise errors of almost any type.
+        raise TraceError(
+            f"is no pickle: {shown(str(error) or type(error).__name__)}", file=file, remedy=_AGAIN
+        ) from None
+
+
+class _Reader:
+    """Reads the document of one rank."""
+
+    def __init__(self, file: Path, document: dict[Any, Any]) -> None:
+        self.file = file
+        self.document = document
+
+    def dump(self, rank: int) -> RankDump:
+        version = str(self.document.get("version", ""))[:20]
+        if not version.startswith("2."):
+            raise TraceError(
+                f"is of version {shown(version)}, and versions 2.x are read",
+                file=self.file,
+                place="version",
+                remedy="write it with PyTorch 2.4 or newer",
+            )
+        groups = self._groups()
+        listed = self.document.get("entries", [])
+        if not isinstance(listed, list):
+            raise self._wrong("entries", "is no list")
+        operations = []
+        names: dict[str, str] = {}
+        for number, entry in enumerate(listed):
+            place = f"entries[{number}]"
+            if not isinstance(entry, dict):
+                raise self._wrong(place, "is no dictionary")
+            operation = self._operation(place, entry)
+            names.setdefault(str(entry.get("pg_id")), operation.group)
+            operations.append(operation)
+        known = [each for each in operations if each.group in groups]
+        for group in groups.values():
+            if rank not in group.members:
+                raise self._wrong(
+                    "pg_config",
+                    f"rank {rank}, as the file is named, is not in its group {shown(group.label)}",
+                )
+        return RankDump(
+            self.file,
+            rank,
+            groups,
+            _with_states(known),
+            self._enqueued(names),
+            len(operations) - len(known),
+        )
+
+    def _groups(self) -> dict[str, Group]:
+        listed = self.document.get("pg_config", {})
+        if not isinstance(listed, dict):
+            raise self._wrong("pg_config", "is no dictionary")
+        out = {}
+        for name, entry in listed.items():
+            ranks = entry.get("ranks") if isinstance(entry, dict) else None
+            numbers = _INTEGERS.findall(ranks) if isinstance(ranks, str) else ranks
+            place = f"pg_config[{shown(str(name))}]"
+            if not isinstance(numbers, list) or not all(
+                str(each).isdecimal() and int(each) < _MAX_RANK for each in numbers
+            ):
+                raise self._wrong(place, f"its ranks are {shown(str(ranks))}")
+            members = tuple(sorted(int(each) for each in numbers))
+            if not members or len(set(members)) != len(members):
+                raise self._wrong(place, f"its ranks are {shown(str(ranks))}")
+            label = str(entry.get("desc") or "")[:80]
+            label = label if label not in ("", "undefined") else f"group {str(name)[:80]}"
+            out[str(name)] = Group(str(name), label, members)
+        return out
+
+    def _enqueued(self, names: Mapping[str, str]) -> dict[str, int]:
+        """The last collective that was launched, by group; ``names`` has those of the numbers."""
+        listed = self.document.get("pg_status", {})
+        out: dict[str, int] = {}
+        for number, status in listed.items() if isinstance(listed, dict) else ():
+            last = status.get("last_enqueued_collective") if isinstance(status, dict) else None
+            if str(number) in names and str(last).isdecimal() and len(str(last)) < 19:
+                out[names[str(number)]] = int(str(last))
+        return out
+
+    def _operation(self, place: str, entry: Mapping[Any, Any]) -> Operation:
+        pair = entry.get("process_group")
+        if not isinstance(pair, list | tuple) or not pair:
+            raise self._wrong(place, f"process_group is {shown(str(pair))}")
+        name = str(entry.get("profiling_name", "")).partition(":")[2]
+        state = entry.get("state")
+        if not name or state not in STATES:
+            raise self._wrong(
+                place, f"is {shown(str(entry.get('profiling_name')))} in state {shown(str(state))}"
+            )
+        match = _PAIR.match(name)
+        ends = None
+        if match is not None:
+            first, second = int(match[2]), int(match[4])
+            ends = (first, second) if match[3] == "->" else (second, first)
+        is_p2p = entry.get("is_p2p", match is not None) is True
+        types = [*_texts(entry.get("input_dtypes")), *_texts(entry.get("output_dtypes"))]
+        return Operation(
+            group=str(pair[0]),
+            name=name if match is None else match[1],
+            number=self._whole(place, entry, "p2p_seq_id" if is_p2p else "collective_seq_id"),
+            order=self._whole(place, entry, "op_id"),
+            is_p2p=is_p2p,
+            ends=ends,
+            state=state,
+            created_ns=self._whole(place, entry, "time_created_ns"),
+            completed_ns=self._whole(place, entry, "time_discovered_completed_ns"),
+            duration_ns=self._duration_ns(place, entry),
+            into=self._elements(place, entry, "input_sizes"),
+            out=self._elements(place, entry, "output_sizes"),
+            element_bytes=ELEMENT_BYTES.get(types[0].lower(), 0) if types else 0,
+            called_from=_called_from(entry.get("frames")),
+        )
+
+    def _whole(self, place: str, entry: Mapping[Any, Any], key: str) -> int:
+        """A number; 0 where it is absent."""
+        value = entry.get(key) or 0
+        if not _is_whole(value) or value >= 1 << 62:
+            raise self._wrong(place, f"{key} is {shown(str(value))}")
+        return value
+
+    def _duration_ns(self, place: str, entry: Mapping[Any, Any]) -> int:
+        value = entry.get("duration_ms") or 0.0
+        if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < 1e9:
+            raise self._wrong(place, f"duration_ms is {shown(str(value))}")
+        return round(value * 1e6)
+
+    def _elements(self, place: str, entry: Mapping[Any, Any], key: str) -> int:
+        """Elements of all tensors together."""
+        listed = entry.get(key) or []
+        good = isinstance(listed, list) and all(
+            isinstance(sizes, list) and len(sizes) < 64 and all(map(_is_whole, sizes))
+            for sizes in listed
+        )
+        total = sum(prod(sizes) for sizes in listed) if good else _MOST
+        if total >= _MOST:
+            raise self._wrong(place, f"{key} is {shown(str(listed))}")
+        return total
+
+    def _wrong(self, place: str, message: str) -> TraceError:
+        return TraceError(message, file=self.file, place=place, remedy=_AGAIN)
+
+
+def _with_states(operations: list[Operation]) -> list[Operation]:
+    """Operations, those of one launch with the state of the launch.
+
+    Only the last entry of a launch, ``coalesced``, is followed by the recorder: it has the state.
+    """
+    launches = {_launch(each): each for each in operations if each.name == "coalesced"}
+    return [
+        replace(each, state=whole.state, duration_ns=0, completed_ns=whole.completed_ns)
+        if (whole := launches.get(_launch(each))) is not None and each is not whole
+        else each
+        for each in operations
+    ]
+
+
+def _launch(operation: Operation) -> tuple[str, bool, int]:
+    return operation.group, operation.is_p2p, operation.number
+
+
+def _called_from(frames: object) -> str:
+    """File and line of the innermost frame outside PyTorch."""
+    for frame in frames if isinstance(frames, list) else ():
+        if not isinstance(frame, dict):
+            continue
+        file, line = str(frame.get("filename", "")), frame.get("line")
+        if file and "/torch/" not in file and _is_whole(line) and line:
+            return f"{Path(file).name[:80]}:{line}"
+    return ""
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
