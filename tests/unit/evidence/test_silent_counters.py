@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from tailback.arrays import Bools
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.measured_routes import limited_by_routes
 from tailback.evidence.silent_counters import silent_cables, used_cables, without_silent
+from tailback.inference.evidence import NetworkEvidence, with_samples
+from tailback.scenario.model import parse
+from tailback.simulation import prepare
 from tests.factories.counted_links import bursts, counted, joined, small_tree
 
 FABRIC = small_tree()
@@ -110,3 +114,21 @@ def test_cable_that_counts_one_way_is_not_silent() -> None:
     one_way = silenced(carried(0.5), CABLE)
     one_way.sent_bytes[CABLE] = 5e6
     assert not silent_cables(one_way, FABRIC)[CABLE]
+
+
+def test_samples_show_that_a_cable_is_used(tmp_path: Path) -> None:
+    """All bytes of the trace were counted elsewhere, but packets were sampled on the cable."""
+    tree = {"hosts_per_leaf": 4, "leaves": 3, "aggregation": 2}
+    pattern = {"kind": "ring", "ranks": 4, "size": "1 KiB"}
+    prepared = prepare(parse({"fabric": {"fat_tree": tree}, "job": [{"pattern": pattern}]}))
+    (tmp_path / "samples.csv").write_text(
+        "time_utc,rank,link,samples,packets,packets_variance,bytes,congested_samples,congested,"
+        f"congested_variance\n2026-11-22T11:06:10Z,1,{CABLE},200,400,400,400000,140,280,280\n"
+    )
+    around = carried(0.0)
+    evidence = NetworkEvidence(counters=around)
+    sampled = with_samples(evidence, tmp_path / "samples.csv", prepared)
+    assert sampled.counters is not None
+    assert (np.isnan(sampled.counters.sent_bytes) == ends_of(CABLE)).all()
+    (note,) = sampled.unused
+    assert "although packets were sampled on them" in note
