@@ -97,8 +97,9 @@ def diagnose_hang(dumps: str | Path) -> HangResult | None:
 def _headline(hang: Hang) -> str:
     stuck, ranks = hang.collective, some_ranks(hang.ranks)
     what, n = _what(stuck), len(stuck.waiting)
-    one = len(hang.ranks) == 1
-    has, their = ("has", "its accelerator has") if one else ("have", "their accelerators have")
+    has, their = ("have", "their accelerators have")
+    if len(hang.ranks) == 1:
+        has, their = ("has", "its accelerator has")
     if hang.stop == "not-entered":
         text = f"{ranks} {has} not entered {what}"
     elif hang.stop == "no-dump":

@@ -409,25 +409,25 @@ def _compared(series: Series, sizes: set[float]) -> tuple[float, float]:
 
 
 def _result(
-    rated: _Tests, found: PairFaults, corrupted: Sequence[_Corrupted], notes: list[str]
+    rated: _Tests, evident: PairFaults, corrupted: Sequence[_Corrupted], notes: list[str]
 ) -> PairsResult:
     tests = rated.tests
     slow = np.zeros(len(tests), np.bool_)
-    for fault in found.faults:
+    for fault in evident.faults:
         slow |= fault.slow
     rate = np.array([test.gbps for test in tests])
     usual = None if slow.all() else float(np.median(rate[~slow]))
-    parts = tuple(_slow_part(rated, fault, rate) for fault in found.faults)
+    parts = tuple(_slow_part(rated, fault, rate) for fault in evident.faults)
     # A host takes part in few tests: four standard deviations of one of them are beyond chance.
-    least = max(LEAST_SLOWDOWN, math.expm1(4 * found.noise))
+    least = max(LEAST_SLOWDOWN, math.expm1(4 * evident.noise))
     alone = ~slow & (rate * (1.0 + least) < (usual or 0.0))
-    verdict = _Verdict.of(parts, usual, int((~slow & ~alone).sum()), len(tests), least)
+    verdict = _PairsVerdict.of(parts, usual, int((~slow & ~alone).sum()), len(tests), least)
     if alone.any():
         verdict.add_unexplained([test for test, odd in zip(tests, alone, strict=True) if odd])
     verdict.compare_with_links(rated, usual, parts)
     if rated.too_fast:
         verdict.headline = f"{_too_fast(rated)} {verdict.headline}"
-    sick = min(1.0 - found.healthy, MODELLED)
+    sick = min(1.0 - evident.healthy, MODELLED)
     chances = {"slow-link": sick, verdict.otherwise: min(1.0 - sick, MODELLED)}
     if corrupted:
         verdict.put_first(corrupted)
@@ -449,7 +449,7 @@ def _result(
 
 
 @dataclass
-class _Verdict:
+class _PairsVerdict:
     """Cause, headline and next step, as they are put together.
 
     Attributes:
@@ -464,7 +464,7 @@ class _Verdict:
     @classmethod
     def of(
         cls, parts: Sequence[SlowPart], usual: float | None, healthy: int, tests: int, least: float
-    ) -> _Verdict:
+    ) -> _PairsVerdict:
         """By comparison of the tests with one another."""
         if not parts:
             assert usual is not None

@@ -90,8 +90,8 @@ def screen(
 
 def _title(verdict: Verdict) -> str:
     """The verdict in capitals; of little stall, for how many ports it is known."""
-    known, ports = verdict.n_known, verdict.ports.height + verdict.read_once
-    of = f" IN {known} OF {ports} PORTS" if verdict.kind == "quiet" and known < ports else ""
+    n_known, ports = verdict.n_known, verdict.ports.height + verdict.read_once
+    of = f" IN {n_known} OF {ports} PORTS" if verdict.kind == "quiet" and n_known < ports else ""
     return _TITLE[verdict.kind] + of
 
 

@@ -181,7 +181,8 @@ def diagnose(
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the
     packets. Or it is outputs of bandwidth tests between pairs of hosts (nccl-tests,
-    OSU, perftest), or their folder: the slow host, cable or rail is named.
+    OSU, perftest), or their folder: the slow host, cable or rail is named. Of dumps
+    of PyTorch's Flight Recorder, the ranks that a collective waits for are named.
 
     If --out holds the diagnosis of the same inputs and options by this version, it
     is printed, and nothing is computed.
@@ -192,19 +193,14 @@ def diagnose(
     tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
     with loading():
-        from tailback.calibration.places import split_hosts
-        from tailback.calibration.readers import holds_benchmarks
         from tailback.io.folders import check_writable
         from tailback.sources.source import Source, path_safe_name
         from tailback.telemetry.captured import is_capture
     path = source.pop("source")
     files = [path, *captures]
-    stored = {"out": out, "form": form, "force": force, "update": update}
-    stored["fabric"] = source.get("fabric")
-    if holds_benchmarks(split_hosts(path)[0]):
-        return _diagnose_pairs(files, stored)
-    if not (forecast or captures) and (hang := _hang_in(path)) is not None:
-        return _show_hang(hang, files, stored)
+    stored = {"out": out, "form": form, "force": force, "update": update, **source}
+    if (code := _diagnose_stored(files, stored, forecast=forecast)) is not None:
+        return code
     input_files: Source | list[str | Path]
     if captures or is_capture(path):
         # Options of traces are validated by the library.
@@ -278,6 +274,17 @@ def _show(result: DiagnosisResult, out: Path, form: str, *, verbose: bool, evide
 
 
 _OPTIONS_OF_STORED = {"source", "captures", "fabric", "out", "force", "update", "form", "quiet"}
+
+
+def _diagnose_stored(files: list[Path], options: dict[str, Any], *, forecast: bool) -> int | None:
+    """The diagnosis of benchmarks or of a run that hangs; None for other sources."""
+    from tailback.calibration.places import split_hosts
+    from tailback.calibration.readers import holds_benchmarks
+
+    if holds_benchmarks(split_hosts(files[0])[0]):
+        return _diagnose_pairs(files, options)
+    hang = None if forecast or len(files) > 1 else _hang_in(files[0])
+    return None if hang is None else _show_hang(hang, files, options)
 
 
 def _diagnose_pairs(files: list[Path], options: dict[str, Any]) -> int:

@@ -114,9 +114,9 @@ def _exits(fabric: Fabric, sent: Sent) -> Iterator[tuple[Ints, float]]:
     mixed = set(leaf[~single].tolist())
     remote = leaf[sent.src_node] != leaf[sent.dst_node]
     for end, node in ((src, sent.src_node), (dst, sent.dst_node)):
-        own = np.bincount(node, sent.size_bytes, minlength=nodes)
-        for at in np.flatnonzero((own > 0) & single):
-            yield np.flatnonzero(end == at), float(own[at])
+        of_node = np.bincount(node, sent.size_bytes, minlength=nodes)
+        for at in np.flatnonzero((of_node > 0) & single):
+            yield np.flatnonzero(end == at), float(of_node[at])
         leaving = np.bincount(leaf[node[remote]], sent.size_bytes[remote])
         for at in np.flatnonzero(leaving > 0):
             if at not in mixed:
@@ -125,10 +125,10 @@ def _exits(fabric: Fabric, sent: Sent) -> Iterator[tuple[Ints, float]]:
 
 def _overhead(counters: LinkCounters, fabric: Fabric, sent: Sent) -> float:
     """Least bytes that a host counted over those of its messages: at least 1."""
-    own = np.bincount(sent.src_node, sent.size_bytes, minlength=fabric.n_nodes)
+    of_node = np.bincount(sent.src_node, sent.size_bytes, minlength=fabric.n_nodes)
     of_hosts = np.flatnonzero(fabric.link_src < fabric.n_nodes)
     node = fabric.link_src[of_hosts]
     counted_bytes = counters.sent_bytes[of_hosts]
-    used = (own[node] > 0) & (np.nan_to_num(counted_bytes) > 0)
-    ratios = counted_bytes[used] / own[node[used]]
+    used = (of_node[node] > 0) & (np.nan_to_num(counted_bytes) > 0)
+    ratios = counted_bytes[used] / of_node[node[used]]
     return max(1.0, float(ratios.min())) if used.any() else 1.0

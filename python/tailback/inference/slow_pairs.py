@@ -132,23 +132,23 @@ class _FaultSearch:
 
     def faults(self) -> list[_Group]:
         """The faults that together explain the slow tests best."""
-        found: list[_Group] = []
-        while len(found) < _MOST_FAULTS and (best := self._best(found)) is not None:
-            found.append(best)
-        # What was found first was judged while tests that later faults slow were still its own.
-        for _ in range(len(found)):
-            before = list(found)
+        chosen: list[_Group] = []
+        while len(chosen) < _MOST_FAULTS and (best := self._best(chosen)) is not None:
+            chosen.append(best)
+        # What was chosen first was judged while tests that later faults slow were still its own.
+        for _ in range(len(chosen)):
+            before = list(chosen)
             for group in before:
-                others = [each for each in found if each != group]
+                others = [each for each in chosen if each != group]
                 best = self._best(others)
-                at = found.index(group)
-                found[at : at + 1] = [] if best is None else [best]
-            if found == before:
+                at = chosen.index(group)
+                chosen[at : at + 1] = [] if best is None else [best]
+            if chosen == before:
                 break
         return [
             group
-            for group in found
-            if (self.users[group] & self._without([g for g in found if g != group])).any()
+            for group in chosen
+            if (self.users[group] & self._without([g for g in chosen if g != group])).any()
         ]
 
     def fault(self, group: _Group, others: Sequence[_Group]) -> PairFault:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tailback.traffic.readers.flight_recorder.dump import Group, Operation, RankDump
+from tailback.traffic.readers.flight_recorder.dump import Operation, ProcessGroup, RankDump
 
 Stop = Literal["not-entered", "no-dump", "different-calls", "circle", "not-started", "within"]
 """Why it does not complete.
@@ -40,7 +40,7 @@ class OpenCollective:
         unknown: Ranks without a dump.
     """
 
-    group: Group
+    group: ProcessGroup
     number: int
     is_p2p: bool
     calls: dict[int, Operation]
@@ -162,7 +162,9 @@ def _open(dumps: Mapping[int, RankDump]) -> Iterable[OpenCollective]:
         yield from _open_pairs(dumps, group)
 
 
-def _by_number(dumps: Mapping[int, RankDump], group: Group) -> dict[int, dict[int, Operation]]:
+def _by_number(
+    dumps: Mapping[int, RankDump], group: ProcessGroup
+) -> dict[int, dict[int, Operation]]:
     """What each rank launched as a collective under each number; the last of a launch counts."""
     out: dict[int, dict[int, Operation]] = defaultdict(dict)
     for rank, dump in dumps.items():
@@ -174,7 +176,7 @@ def _by_number(dumps: Mapping[int, RankDump], group: Group) -> dict[int, dict[in
 
 
 def _entered(
-    dumps: Mapping[int, RankDump], group: Group, calls: Mapping[int, Mapping[int, Operation]]
+    dumps: Mapping[int, RankDump], group: ProcessGroup, calls: Mapping[int, Mapping[int, Operation]]
 ) -> dict[int, int]:
     """Number of the last collective that each rank has launched; -1 if none is known."""
     out = {rank: dump.enqueued.get(group.name, -1) for rank, dump in dumps.items()}
@@ -184,7 +186,7 @@ def _entered(
     return out
 
 
-def _open_pairs(dumps: Mapping[int, RankDump], group: Group) -> Iterable[OpenCollective]:
+def _open_pairs(dumps: Mapping[int, RankDump], group: ProcessGroup) -> Iterable[OpenCollective]:
     """The first send or receive between each two ranks that is not complete."""
     sides: dict[tuple[int, int], dict[int, list[Operation]]] = defaultdict(dict)
     for rank, dump in dumps.items():
@@ -205,7 +207,7 @@ def _open_pairs(dumps: Mapping[int, RankDump], group: Group) -> Iterable[OpenCol
         stuck = {rank: calls[first] for rank, calls in of_rank.items() if len(calls) > first}
         other = {src, dst} - stuck.keys()
         yield OpenCollective(
-            Group(group.name, group.label, (src, dst)),
+            ProcessGroup(group.name, group.label, (src, dst)),
             next(iter(stuck.values())).number,
             True,
             stuck,

@@ -336,7 +336,7 @@ def test_ports_read_once_leave_the_verdict_open(
     assert "no rate of 15 other ports, read once at most" in out
 
 
-def test_port_in_which_a_file_ends_is_not_taken_for_quiet(
+def test_port_at_a_cut_is_not_called_quiet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wherever the file ends: in a number, after a field, or between two ports."""

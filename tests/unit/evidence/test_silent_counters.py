@@ -59,7 +59,7 @@ def ends_of(*links: int) -> Bools:
     return np.isin(np.arange(FABRIC.n_links), [*links, *FABRIC.link_reverse[list(links)]])
 
 
-def test_cable_whose_bytes_no_port_counted_is_no_evidence_of_routes() -> None:
+def test_uncounted_cable_is_no_evidence_of_routes() -> None:
     silent = silenced(carried(0.5), CABLE)
     assert limited_by_routes(silent, FABRIC, np.zeros(FABRIC.n_links))[1] > 0.2
     used = used_cables(silent, FABRIC, OWN, NOTHING)
@@ -70,7 +70,7 @@ def test_cable_whose_bytes_no_port_counted_is_no_evidence_of_routes() -> None:
     assert FABRIC.link_name(CABLE) in note and "stand at 0 at both ends" in note
 
 
-def test_switch_that_counts_nothing_is_no_evidence_of_routes() -> None:
+def test_uncounted_switch_is_no_evidence_of_routes() -> None:
     spine = FABRIC.link_dst[CABLE]
     cables = np.flatnonzero(FABRIC.link_dst == spine).tolist()
     silent = silenced(carried(0.5), *cables)

@@ -42,12 +42,12 @@ def test_complete_collectives_are_no_hang(tmp_path: Path) -> None:
 def test_rank_that_has_not_entered_is_named(state: str, form: str, tmp_path: Path) -> None:
     entries = {rank: [operation(1), operation(2, state=state)] for rank in ALL}
     entries[5] = [operation(1)]
-    found = hang(tmp_path, entries, form)
-    assert found.cause == "not-entered" and found.ranks == (5,)
-    assert found.headline.startswith(
+    stuck = hang(tmp_path, entries, form)
+    assert stuck.cause == "not-entered" and stuck.ranks == (5,)
+    assert stuck.headline.startswith(
         "Rank 5 has not entered all_reduce 2 of default_pg (8 ranks, 7.812 KiB); 7 ranks wait in"
     )
-    assert "last call of rank 5 was all_reduce 1 at train.py:120" in found.next_step
+    assert "last call of rank 5 was all_reduce 1 at train.py:120" in stuck.next_step
 
 
 def test_wait_is_followed_through_other_groups(tmp_path: Path) -> None:
@@ -56,10 +56,10 @@ def test_wait_is_followed_through_other_groups(tmp_path: Path) -> None:
     for rank in (0, 1, 2):
         entries[rank] = [operation(9, group=tensor_group(rank), state="started", at_s=-3)]
     entries[3] = [operation(8, group=tensor_group(3))]
-    found = hang(tmp_path, entries)
-    assert found.cause == "not-entered" and found.ranks == (3,)
-    assert (found.collective, found.number, found.group) == ("all_reduce", 9, "tensor_parallel")
-    assert found.others == 1
+    stuck = hang(tmp_path, entries)
+    assert stuck.cause == "not-entered" and stuck.ranks == (3,)
+    assert (stuck.collective, stuck.number, stuck.group) == ("all_reduce", 9, "tensor_parallel")
+    assert stuck.others == 1
 
 
 def test_status_tells_of_collectives_that_the_buffer_lost(tmp_path: Path) -> None:
@@ -70,22 +70,22 @@ def test_status_tells_of_collectives_that_the_buffer_lost(tmp_path: Path) -> Non
     dumps[5] = document(
         [operation(1), operation(9, group=tensor_group(5))], groups_of(5), enqueued={"0": 2}
     )
-    found = tb.diagnose_hang(write(tmp_path, dumps))
-    assert found is not None and found.ranks == (6,)
+    stuck = tb.diagnose_hang(write(tmp_path, dumps))
+    assert stuck is not None and stuck.ranks == (6,)
 
 
 def test_rank_without_a_dump_is_suspected(tmp_path: Path) -> None:
-    found = hang(tmp_path, {rank: [operation(2, state="started")] for rank in ALL if rank != 4})
-    assert found.cause == "no-dump" and found.ranks == (4,)
-    assert "Rank 4 left no dump" in found.headline
+    stuck = hang(tmp_path, {rank: [operation(2, state="started")] for rank in ALL if rank != 4})
+    assert stuck.cause == "no-dump" and stuck.ranks == (4,)
+    assert "Rank 4 left no dump" in stuck.headline
 
 
 def test_different_calls_are_told(tmp_path: Path) -> None:
     entries = {rank: [operation(3, state="started")] for rank in ALL}
     entries[2] = [operation(3, "broadcast", elements=50, state="started")]
-    found = hang(tmp_path, entries)
-    assert found.cause == "different-calls" and found.ranks == (2,)
-    assert "Rank 2 has called broadcast of 200 B where the others called" in found.headline
+    stuck = hang(tmp_path, entries)
+    assert stuck.cause == "different-calls" and stuck.ranks == (2,)
+    assert "Rank 2 has called broadcast of 200 B where the others called" in stuck.headline
 
 
 def test_ranks_that_wait_in_a_circle_are_told(tmp_path: Path) -> None:
@@ -96,29 +96,29 @@ def test_ranks_that_wait_in_a_circle_are_told(tmp_path: Path) -> None:
         entries[rank].append(operation(2, group=tensor_group(rank), state="started"))
     for rank in (4, 5, 6, 7):
         entries[rank].append(operation(2, state="started"))
-    found = hang(tmp_path, entries)
-    assert found.cause == "circle" and "in different orders" in found.headline
+    stuck = hang(tmp_path, entries)
+    assert stuck.cause == "circle" and "in different orders" in stuck.headline
 
 
 def test_collective_that_all_have_entered_blames_the_network(tmp_path: Path) -> None:
-    found = hang(tmp_path, {rank: [operation(4, state="started")] for rank in ALL})
-    assert found.cause == "within" and "All ranks have entered" in found.headline
-    assert "errors of ports" in found.next_step
+    stuck = hang(tmp_path, {rank: [operation(4, state="started")] for rank in ALL})
+    assert stuck.cause == "within" and "All ranks have entered" in stuck.headline
+    assert "errors of ports" in stuck.next_step
 
 
 def test_accelerators_that_have_not_begun_are_named(tmp_path: Path) -> None:
     entries = {rank: [operation(4, state="started")] for rank in ALL}
     entries[6] = [operation(4, state="scheduled")]
-    found = hang(tmp_path, entries)
-    assert found.cause == "not-started" and found.ranks == (6,)
+    stuck = hang(tmp_path, entries)
+    assert stuck.cause == "not-started" and stuck.ranks == (6,)
 
 
 def test_message_without_its_receiver_is_named(tmp_path: Path) -> None:
     entries = {rank: [operation(1)] for rank in ALL}
     entries[2].append(operation(1, "send 2->6", is_p2p=True, state="started"))
-    found = hang(tmp_path, entries)
-    assert found.cause == "not-entered" and found.ranks == (6,)
-    assert "the message from rank 2 to rank 6 (7.812 KiB)" in found.headline
+    stuck = hang(tmp_path, entries)
+    assert stuck.cause == "not-entered" and stuck.ranks == (6,)
+    assert "the message from rank 2 to rank 6 (7.812 KiB)" in stuck.headline
 
 
 def test_command_names_the_rank_and_keeps_its_answer(

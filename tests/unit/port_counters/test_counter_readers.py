@@ -642,11 +642,12 @@ CUT_WITHIN_A_PORT = {
 
 @pytest.mark.parametrize("name", CUT_WITHIN_A_PORT)
 @pytest.mark.parametrize("lost", [0, 2])
-def test_port_in_which_a_file_ends_is_left_out(tmp_path: Path, name: str, lost: int) -> None:
+def test_port_at_the_cut_is_left_out(tmp_path: Path, name: str, lost: int) -> None:
     """The last number may lack digits: it would count as a reset, or as less."""
     text = CUT_WITHIN_A_PORT[name]
-    whole = load([put(tmp_path, name, f"{text}\n")])
-    assert whole.counters.readings["port"].n_unique() == 2 and not whole.counters.left_out
+    complete = load([put(tmp_path, name, f"{text}\n")])
+    assert complete.counters.readings["port"].n_unique() == 2
+    assert not complete.counters.left_out
     cut = load([put(tmp_path, name, text[: len(text) - lost])])
     assert cut.counters.readings["port"].n_unique() == 1
     (note,) = cut.counters.left_out
@@ -660,7 +661,7 @@ def test_port_with_fewer_fields_than_others_is_cut(tmp_path: Path) -> None:
     assert "the file ends within this port" in cut.counters.left_out[0]
 
 
-def test_number_of_a_port_that_is_cut_blames_no_other(tmp_path: Path) -> None:
+def test_cut_number_of_a_port_blames_no_other(tmp_path: Path) -> None:
     """``port 1`` may be the begin of ``port 12``."""
     text = CUT_WITHIN_A_PORT["perfquery"] + "\n# Port counters: Lid 2 port 1"
     cut = load([put(tmp_path, "x.txt", text)])

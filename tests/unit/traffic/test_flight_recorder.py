@@ -71,7 +71,7 @@ def test_pickle_and_json_say_the_same(tmp_path: Path) -> None:
     assert first.groups["0"].members == (0, 1)
 
 
-def test_launch_of_several_operations_has_the_state_of_its_last_entry(tmp_path: Path) -> None:
+def test_launch_has_the_state_of_its_last_entry(tmp_path: Path) -> None:
     entries = [
         operation(1, "send 0->1", is_p2p=True, state="scheduled"),
         operation(1, "recv 0<-1", is_p2p=True, state="scheduled"),

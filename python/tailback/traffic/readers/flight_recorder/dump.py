@@ -8,15 +8,15 @@ accelerator's clock.
 
 from __future__ import annotations
 
-import io
 import json
-import pickle
+import pickletools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn, TypeGuard
+from typing import Any, Final, Literal, TypeGuard
 
 from tailback.errors import TraceError
 from tailback.io.delimited import shown
@@ -78,7 +78,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """A process group.
 
     Attributes:
@@ -107,7 +107,7 @@ class RankDump:
 
     file: Path
     rank: int
-    groups: dict[str, Group]
+    groups: dict[str, ProcessGroup]
     operations: list[Operation]
     enqueued: dict[str, int]
     skipped: int
@@ -137,7 +137,7 @@ def read_dump(file: Path) -> RankDump:
             file=file,
             remedy="name it as PyTorch does: nccl_trace_rank_0",
         )
-    return _Reader(file, document).dump(int(match[1]))
+    return _DumpReader(file, document).dump(int(match[1]))
 
 
 def _json(data: bytes, file: Path) -> Any:
@@ -152,28 +152,129 @@ def _json(data: bytes, file: Path) -> Any:
         raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
 
 
-class _PlainUnpickler(pickle._Unpickler):
-    """Reads containers and scalars, and refuses every name: nothing of a pickle is ever run.
+_SKIPPED: Final = ("PROTO", "FRAME")
+_EMPTY: Final[dict[str, Callable[[], Any]]] = {
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+    "EMPTY_TUPLE": tuple,
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+}
+_SCALARS: Final = frozenset(
+    [
+        "INT",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG",
+        "LONG1",
+        "LONG4",
+        "FLOAT",
+        "BINFLOAT",
+        "STRING",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+        "UNICODE",
+        "BINUNICODE",
+        "SHORT_BINUNICODE",
+        "BINUNICODE8",
+        "BINBYTES",
+        "SHORT_BINBYTES",
+        "BINBYTES8",
+    ]
+)
 
-    The unpickler in Python code has its memo in a dictionary. That of the C library allocates as
-    many entries as the largest number in the file, which may be damaged or hostile.
+
+@dataclass
+class _PlainPickle:
+    """Builds the containers and scalars of a pickle, and refuses every other instruction.
+
+    No name is looked up and nothing is called: the instructions that do so are unknown here.
     """
 
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise _RefusedNameError(f"{module}.{name}")
+    stack: list[Any] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+    memo: dict[int, Any] = field(default_factory=dict)
 
-    def persistent_load(self, pid: object) -> NoReturn:
-        raise _RefusedNameError("an object outside the file")
+    def load(self, data: bytes) -> Any:
+        """The object; raises _RefusedError, or an error of almost any type for damaged bytes."""
+        for instruction, argument, _ in pickletools.genops(data):
+            name = instruction.name
+            if name == "STOP":
+                return self.stack.pop()
+            if name in _SCALARS:
+                self.stack.append(argument)
+            elif name in _EMPTY:
+                self.stack.append(_EMPTY[name]())
+            elif (
+                name not in _SKIPPED
+                and not self._collect(name)
+                and not self._recall(name, argument)
+            ):
+                raise _RefusedError(self._refused(name, argument))
+        raise ValueError("it has no end")
+
+    def _refused(self, name: str, argument: Any) -> str:
+        """What an instruction asks for."""
+        if name == "STACK_GLOBAL":
+            return ".".join(str(each) for each in self.stack[-2:])[:80]
+        return name if argument is None else str(argument).replace(" ", ".")[:80]
+
+    def _collect(self, name: str) -> bool:
+        """Put objects into containers; whether the instruction does so."""
+        stack = self.stack
+        if name == "MARK":
+            self.marks.append(len(stack))
+        elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
+            stack[-int(name[-1]) :] = [tuple(stack[-int(name[-1]) :])]
+        elif name == "APPEND":
+            last = stack.pop()
+            stack[-1].append(last)
+        elif name == "SETITEM":
+            value, key = stack.pop(), stack.pop()
+            stack[-1][key] = value
+        elif name in ("LIST", "TUPLE", "DICT", "APPENDS", "SETITEMS", "POP_MARK"):
+            start = self.marks.pop()
+            items = stack[start:]
+            del stack[start:]
+            if name in ("LIST", "TUPLE"):
+                stack.append(items if name == "LIST" else tuple(items))
+            elif name == "DICT":
+                stack.append(dict(zip(items[::2], items[1::2], strict=True)))
+            elif name == "APPENDS":
+                stack[-1].extend(items)
+            elif name == "SETITEMS":
+                stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        else:
+            return False
+        return True
+
+    def _recall(self, name: str, argument: Any) -> bool:
+        """Remember or repeat an object; whether the instruction does so."""
+        if name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            self.memo[argument] = self.stack[-1]
+        elif name == "MEMOIZE":
+            self.memo[len(self.memo)] = self.stack[-1]
+        elif name in ("GET", "BINGET", "LONG_BINGET"):
+            self.stack.append(self.memo[argument])
+        elif name == "POP":
+            self.stack.pop()
+        elif name == "DUP":
+            self.stack.append(self.stack[-1])
+        else:
+            return False
+        return True
 
 
-class _RefusedNameError(Exception):
-    """A pickle names something that is no plain data."""
+class _RefusedError(Exception):
+    """A pickle asks for something that is no plain data."""
 
 
 def _unpickled(data: bytes, file: Path) -> Any:
     try:
-        return _PlainUnpickler(io.BytesIO(data)).load()
-    except _RefusedNameError as error:
+        return _PlainPickle().load(data)
+    except _RefusedError as error:
         raise TraceError(
             f"asks for {shown(str(error))}, but a dump holds plain data: nothing of it was run",
             file=file,
@@ -186,7 +287,7 @@ def _unpickled(data: bytes, file: Path) -> Any:
         ) from None
 
 
-class _Reader:
+class _DumpReader:
     """Reads the document of one rank."""
 
     def __init__(self, file: Path, document: dict[Any, Any]) -> None:
@@ -215,7 +316,7 @@ class _Reader:
             operation = self._operation(place, entry)
             names.setdefault(str(entry.get("pg_id")), operation.group)
             operations.append(operation)
-        known = [each for each in operations if each.group in groups]
+        of_groups = [each for each in operations if each.group in groups]
         for group in groups.values():
             if rank not in group.members:
                 raise self._wrong(
@@ -226,12 +327,12 @@ class _Reader:
             self.file,
             rank,
             groups,
-            _with_states(known),
+            _with_states(of_groups),
             self._enqueued(names),
-            len(operations) - len(known),
+            len(operations) - len(of_groups),
         )
 
-    def _groups(self) -> dict[str, Group]:
+    def _groups(self) -> dict[str, ProcessGroup]:
         listed = self.document.get("pg_config", {})
         if not isinstance(listed, dict):
             raise self._wrong("pg_config", "is no dictionary")
@@ -243,13 +344,13 @@ class _Reader:
             if not isinstance(numbers, list) or not all(
                 str(each).isdecimal() and int(each) < _MAX_RANK for each in numbers
             ):
-                raise self._wrong(place, f"its ranks are {shown(str(ranks))}")
+                raise self._wrong(place, f"its ranks are {_shown(ranks)}")
             members = tuple(sorted(int(each) for each in numbers))
             if not members or len(set(members)) != len(members):
-                raise self._wrong(place, f"its ranks are {shown(str(ranks))}")
+                raise self._wrong(place, f"its ranks are {_shown(ranks)}")
             label = str(entry.get("desc") or "")[:80]
             label = label if label not in ("", "undefined") else f"group {str(name)[:80]}"
-            out[str(name)] = Group(str(name), label, members)
+            out[str(name)] = ProcessGroup(str(name), label, members)
         return out
 
     def _enqueued(self, names: Mapping[str, str]) -> dict[str, int]:
@@ -265,12 +366,12 @@ class _Reader:
     def _operation(self, place: str, entry: Mapping[Any, Any]) -> Operation:
         pair = entry.get("process_group")
         if not isinstance(pair, list | tuple) or not pair:
-            raise self._wrong(place, f"process_group is {shown(str(pair))}")
+            raise self._wrong(place, f"process_group is {_shown(pair)}")
         name = str(entry.get("profiling_name", "")).partition(":")[2]
         state = entry.get("state")
         if not name or state not in STATES:
             raise self._wrong(
-                place, f"is {shown(str(entry.get('profiling_name')))} in state {shown(str(state))}"
+                place, f"is {_shown(entry.get('profiling_name'))} in state {_shown(state)}"
             )
         match = _PAIR.match(name)
         ends = None
@@ -300,13 +401,13 @@ class _Reader:
         """A number; 0 where it is absent."""
         value = entry.get(key) or 0
         if not _is_whole(value) or value >= 1 << 62:
-            raise self._wrong(place, f"{key} is {shown(str(value))}")
+            raise self._wrong(place, f"{key} is {_shown(value)}")
         return value
 
     def _duration_ns(self, place: str, entry: Mapping[Any, Any]) -> int:
         value = entry.get("duration_ms") or 0.0
         if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value < 1e9:
-            raise self._wrong(place, f"duration_ms is {shown(str(value))}")
+            raise self._wrong(place, f"duration_ms is {_shown(value)}")
         return round(value * 1e6)
 
     def _elements(self, place: str, entry: Mapping[Any, Any], key: str) -> int:
@@ -318,7 +419,7 @@ class _Reader:
         )
         total = sum(prod(sizes) for sizes in listed) if good else _MOST
         if total >= _MOST:
-            raise self._wrong(place, f"{key} is {shown(str(listed))}")
+            raise self._wrong(place, f"{key} is {_shown(listed)}")
         return total
 
     def _wrong(self, place: str, message: str) -> TraceError:
@@ -332,8 +433,8 @@ def _with_states(operations: list[Operation]) -> list[Operation]:
     """
     launches = {_launch(each): each for each in operations if each.name == "coalesced"}
     return [
-        replace(each, state=whole.state, duration_ns=0, completed_ns=whole.completed_ns)
-        if (whole := launches.get(_launch(each))) is not None and each is not whole
+        replace(each, state=last.state, duration_ns=0, completed_ns=last.completed_ns)
+        if (last := launches.get(_launch(each))) is not None and each is not last
         else each
         for each in operations
     ]
@@ -360,3 +461,8 @@ def _texts(value: object) -> list[str]:
 
 def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _shown(value: object) -> str:
+    """A value of a file, short: what is nested may be too large to print."""
+    return shown(value if isinstance(value, str) else reprlib.repr(value))

@@ -28,8 +28,8 @@ from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.flight_recorder.dump import (
-    Group,
     Operation,
+    ProcessGroup,
     RankDump,
     is_dump,
     read_dump,
@@ -232,7 +232,7 @@ def _calls(dumps: Mapping[int, RankDump], world: int, notes: list[str]) -> list[
     return [[call for call in each if call.key not in partly] for each in calls]
 
 
-def _call(operation: Operation, group: Group, seen: Counter[Hashable]) -> RankCall | None:
+def _call(operation: Operation, group: ProcessGroup, seen: Counter[Hashable]) -> RankCall | None:
     """The call of an operation, which ``seen`` numbers; None if it cannot be expanded."""
     letters = letters_of(operation.name)
     is_barrier = letters.endswith("barrier")
