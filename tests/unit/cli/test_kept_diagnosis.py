@@ -172,6 +172,9 @@ def test_tests_of_pairs_are_kept(
     assert "KEPT" in second and second.startswith(first.rstrip("\n"))
     assert tailback(["diagnose", "pairs", "--out", out, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["cause"] == "healthy"
+    for command in ("verify", "report"):
+        assert tailback([command, out]) == 2
+        assert "holds no run" in capsys.readouterr().err
     (tmp_path / "pairs" / "n4-n5.log").write_text(nccl_text(("n4", "n5")))
     assert tailback(["diagnose", "pairs", "--out", out]) == 2
     assert "--force" in capsys.readouterr().err
