@@ -12,8 +12,9 @@ import json
 import pickletools
 import re
 import reprlib
+import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Final, Literal, TypeGuard
@@ -152,119 +153,151 @@ def _json(data: bytes, file: Path) -> Any:
         raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
 
 
-_SKIPPED: Final = ("PROTO", "FRAME")
-_EMPTY: Final[dict[str, Callable[[], Any]]] = {
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "EMPTY_TUPLE": tuple,
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-}
-_SCALARS: Final = frozenset(
-    [
-        "INT",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG",
-        "LONG1",
-        "LONG4",
-        "FLOAT",
-        "BINFLOAT",
-        "STRING",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-        "UNICODE",
-        "BINUNICODE",
-        "SHORT_BINUNICODE",
-        "BINUNICODE8",
-        "BINBYTES",
-        "SHORT_BINBYTES",
-        "BINBYTES8",
-    ]
-)
-
-
-@dataclass
 class _PlainPickle:
     """Builds the containers and scalars of a pickle, and refuses every other instruction.
 
-    No name is looked up and nothing is called: the instructions that do so are unknown here.
+    No name is looked up and nothing is called: the instructions that do so are unknown here. The
+    unpicklers of Python would allocate as many entries as the largest number in the file.
+
+    Args:
+        data: The pickle, of protocol 2 or newer.
     """
 
-    stack: list[Any] = field(default_factory=list)
-    marks: list[int] = field(default_factory=list)
-    memo: dict[int, Any] = field(default_factory=dict)
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
 
-    def load(self, data: bytes) -> Any:
+    def load(self) -> Any:
         """The object; raises _RefusedError, or an error of almost any type for damaged bytes."""
-        for instruction, argument, _ in pickletools.genops(data):
-            name = instruction.name
-            if name == "STOP":
+        while True:
+            code = self.data[self.at]
+            self.at += 1
+            if code == _STOP:
                 return self.stack.pop()
-            if name in _SCALARS:
-                self.stack.append(argument)
-            elif name in _EMPTY:
-                self.stack.append(_EMPTY[name]())
-            elif (
-                name not in _SKIPPED
-                and not self._collect(name)
-                and not self._recall(name, argument)
-            ):
-                raise _RefusedError(self._refused(name, argument))
-        raise ValueError("it has no end")
+            step = _STEPS.get(code)
+            if step is None:
+                raise _RefusedError(self._asked(code))
+            step(self)
 
-    def _refused(self, name: str, argument: Any) -> str:
-        """What an instruction asks for."""
+    def number(self, size: int, *, signed: bool = False) -> int:
+        """The next bytes as a number."""
+        part = self.take(size)
+        return int.from_bytes(part, "little", signed=signed)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        part = self.data[self.at : self.at + size]
+        if len(part) < size:
+            raise ValueError("it is cut")
+        self.at += size
+        return part
+
+    def since_mark(self) -> list[Any]:
+        """Objects above the last mark, taken off the stack."""
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def _asked(self, code: int) -> str:
+        """What an instruction asks for: a name, or the instruction."""
+        names = (each.name for each in pickletools.opcodes if each.code == chr(code))
+        name = next(names, f"byte {code}")
         if name == "STACK_GLOBAL":
-            return ".".join(str(each) for each in self.stack[-2:])[:80]
-        return name if argument is None else str(argument).replace(" ", ".")[:80]
+            return ".".join(str(each)[:40] for each in self.stack[-2:])
+        if name == "GLOBAL":
+            lines = self.data[self.at : self.at + 80].split(b"\n")
+            return ".".join(line.decode("ascii", "replace") for line in lines[:2])
+        return name
 
-    def _collect(self, name: str) -> bool:
-        """Put objects into containers; whether the instruction does so."""
-        stack = self.stack
-        if name == "MARK":
-            self.marks.append(len(stack))
-        elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            stack[-int(name[-1]) :] = [tuple(stack[-int(name[-1]) :])]
-        elif name == "APPEND":
-            last = stack.pop()
-            stack[-1].append(last)
-        elif name == "SETITEM":
-            value, key = stack.pop(), stack.pop()
-            stack[-1][key] = value
-        elif name in ("LIST", "TUPLE", "DICT", "APPENDS", "SETITEMS", "POP_MARK"):
-            start = self.marks.pop()
-            items = stack[start:]
-            del stack[start:]
-            if name in ("LIST", "TUPLE"):
-                stack.append(items if name == "LIST" else tuple(items))
-            elif name == "DICT":
-                stack.append(dict(zip(items[::2], items[1::2], strict=True)))
-            elif name == "APPENDS":
-                stack[-1].extend(items)
-            elif name == "SETITEMS":
-                stack[-1].update(zip(items[::2], items[1::2], strict=True))
-        else:
-            return False
-        return True
 
-    def _recall(self, name: str, argument: Any) -> bool:
-        """Remember or repeat an object; whether the instruction does so."""
-        if name in ("PUT", "BINPUT", "LONG_BINPUT"):
-            self.memo[argument] = self.stack[-1]
-        elif name == "MEMOIZE":
-            self.memo[len(self.memo)] = self.stack[-1]
-        elif name in ("GET", "BINGET", "LONG_BINGET"):
-            self.stack.append(self.memo[argument])
-        elif name == "POP":
-            self.stack.pop()
-        elif name == "DUP":
-            self.stack.append(self.stack[-1])
-        else:
-            return False
-        return True
+_Step = Callable[[_PlainPickle], None]
+
+
+def _skip(pickle: _PlainPickle, size: int) -> None:
+    pickle.take(size)
+
+
+def _pushed(value: Callable[[_PlainPickle], Any]) -> _Step:
+    return lambda pickle: pickle.stack.append(value(pickle))
+
+
+def _remember(size: int) -> _Step:
+    def step(pickle: _PlainPickle) -> None:
+        pickle.memo[pickle.number(size) if size else len(pickle.memo)] = pickle.stack[-1]
+
+    return step
+
+
+def _tuple_of(size: int) -> _Step:
+    def step(pickle: _PlainPickle) -> None:
+        pickle.stack[-size:] = [tuple(pickle.stack[-size:])]
+
+    return step
+
+
+def _append(pickle: _PlainPickle) -> None:
+    last = pickle.stack.pop()
+    pickle.stack[-1].append(last)
+
+
+def _set_item(pickle: _PlainPickle) -> None:
+    value, key = pickle.stack.pop(), pickle.stack.pop()
+    pickle.stack[-1][key] = value
+
+
+def _extend(pickle: _PlainPickle) -> None:
+    items = pickle.since_mark()
+    pickle.stack[-1].extend(items)
+
+
+def _update(pickle: _PlainPickle) -> None:
+    items = pickle.since_mark()
+    pickle.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+
+def _text(size: int) -> _Step:
+    return _pushed(lambda pickle: pickle.take(pickle.number(size)).decode("utf-8", "replace"))
+
+
+_STOP: Final = ord(".")
+
+_STEPS: Final[dict[int, _Step]] = {
+    0x80: lambda pickle: _skip(pickle, 1),  # PROTO
+    0x95: lambda pickle: _skip(pickle, 8),  # FRAME
+    ord("N"): _pushed(lambda _: None),
+    0x88: _pushed(lambda _: True),
+    0x89: _pushed(lambda _: False),
+    ord("J"): _pushed(lambda pickle: pickle.number(4, signed=True)),
+    ord("K"): _pushed(lambda pickle: pickle.number(1)),
+    ord("M"): _pushed(lambda pickle: pickle.number(2)),
+    0x8A: _pushed(lambda pickle: pickle.number(pickle.number(1), signed=True)),
+    0x8B: _pushed(lambda pickle: pickle.number(pickle.number(4), signed=True)),
+    ord("G"): _pushed(lambda pickle: struct.unpack(">d", pickle.take(8))[0]),
+    ord("X"): _text(4),
+    0x8C: _text(1),
+    0x8D: _text(8),
+    ord("]"): _pushed(lambda _: []),
+    ord("}"): _pushed(lambda _: {}),
+    ord(")"): _pushed(lambda _: ()),
+    ord("("): lambda pickle: pickle.marks.append(len(pickle.stack)),
+    ord("t"): _pushed(lambda pickle: tuple(pickle.since_mark())),
+    0x85: _tuple_of(1),
+    0x86: _tuple_of(2),
+    0x87: _tuple_of(3),
+    ord("a"): _append,
+    ord("e"): _extend,
+    ord("s"): _set_item,
+    ord("u"): _update,
+    ord("q"): _remember(1),
+    ord("r"): _remember(4),
+    0x94: _remember(0),
+    ord("h"): _pushed(lambda pickle: pickle.memo[pickle.number(1)]),
+    ord("j"): _pushed(lambda pickle: pickle.memo[pickle.number(4)]),
+}
+"""What each instruction does, by its byte (``pickletools`` names them)."""
 
 
 class _RefusedError(Exception):
@@ -273,7 +306,7 @@ class _RefusedError(Exception):
 
 def _unpickled(data: bytes, file: Path) -> Any:
     try:
-        return _PlainPickle().load(data)
+        return _PlainPickle(data).load()
     except _RefusedError as error:
         raise TraceError(
             f"asks for {shown(str(error))}, but a dump holds plain data: nothing of it was run",
