@@ -11,6 +11,7 @@ import pytest
 import tailback as tb
 from tailback.cli import run as tailback
 from tests.factories.flight_recorder import document, operation, write
+from tests.factories.kineto_traces import sample as write_kineto
 
 ALL = tuple(range(8))
 GROUPS = {
@@ -119,6 +120,15 @@ def test_message_without_its_receiver_is_named(tmp_path: Path) -> None:
     stuck = hang(tmp_path, entries)
     assert stuck.cause == "not-entered" and stuck.ranks == (6,)
     assert "the message from rank 2 to rank 6 (7.812 KiB)" in stuck.headline
+
+
+def test_dumps_beside_another_trace_are_not_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = write_kineto(tmp_path)
+    hang(traces, {rank: [operation(1, state="started")] for rank in (0, 1)})
+    assert tailback(["diagnose", str(traces), "--out", str(tmp_path / "out")]) == 2
+    assert "a trace needs a network to run on" in capsys.readouterr().err
 
 
 def test_command_names_the_rank_and_keeps_its_answer(

@@ -54,10 +54,14 @@ _NAMED: Final = re.compile(r"_trace_rank_\d+")
 
 
 def sniff(path: Path) -> bool:
-    """A file that begins like a dump, or a folder with one."""
-    if path.is_dir():
-        return any(is_dump(entry) for entry in path.iterdir() if entry.is_file())
-    return is_dump(path)
+    """A file that begins like a dump, or a folder of which most files do.
+
+    Dumps may also be beside the traces of a run.
+    """
+    if not path.is_dir():
+        return is_dump(path)
+    files = [entry for entry in path.iterdir() if entry.is_file()]
+    return 2 * sum(map(is_dump, files)) > len(files)
 
 
 def read_dumps(path: Path) -> dict[int, RankDump]:
