@@ -17,6 +17,7 @@ The functions and what they return::
     tb.read_run        read a run from its folder                      Run
     tb.diagnose        cause, cost and proved remedy                   DiagnosisResult
     tb.diagnose_pairs  slow host or cable, from tests of pairs        PairsResult
+    tb.diagnose_hang   rank that holds up a training run, from dumps   HangResult
     tb.place           placements of the ranks, compared               PlacementResult
     tb.compare         differences of two runs                         Comparison
     tb.confirm         predicted and measured gain of a remedy         Confirmation
@@ -99,6 +100,7 @@ if TYPE_CHECKING:
     from tailback.api.confirm import confirm
     from tailback.api.counters import CountersResult, counters
     from tailback.api.diagnose import DiagnosisResult, diagnose
+    from tailback.api.hang import HangResult, diagnose_hang
     from tailback.api.pairs import PairsResult, diagnose_pairs
     from tailback.api.place import PlacementResult, place
     from tailback.api.run import Run, read_run
@@ -124,6 +126,7 @@ __all__ = [
     "CountersResult",
     "Diagnosis",
     "DiagnosisResult",
+    "HangResult",
     "PairsResult",
     "PlacementResult",
     "Run",
@@ -137,6 +140,7 @@ __all__ = [
     "confirm",
     "counters",
     "diagnose",
+    "diagnose_hang",
     "diagnose_pairs",
     "load_scenario",
     "place",
@@ -155,6 +159,7 @@ _DEFINED_IN = {
     "Confirmation": "inference.confirmation",
     "Diagnosis": "diagnosis.model",
     "DiagnosisResult": "api.diagnose",
+    "HangResult": "api.hang",
     "PairsResult": "api.pairs",
     "PlacementResult": "api.place",
     "Run": "api.run",
@@ -168,6 +173,7 @@ _DEFINED_IN = {
     "confirm": "api.confirm",
     "counters": "api.counters",
     "diagnose": "api.diagnose",
+    "diagnose_hang": "api.hang",
     "diagnose_pairs": "api.pairs",
     "load_scenario": "sources.source",
     "place": "api.place",

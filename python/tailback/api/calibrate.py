@@ -142,6 +142,12 @@ def _add_file(
         _add_trace(path, ranks, machine, out)
         return
     data = read_benchmark(path)
+    if data.corrupted:
+        raise CalibrationError(
+            f"data arrived damaged: {data.corrupted}",
+            file=path,
+            remedy="find out why before you calibrate: tailback diagnose names the pairs of hosts",
+        )
     if data.packet_bytes is not None:
         out.packet_bytes.setdefault(data.packet_bytes, str(path))
     out.placed += placed(data, ranks, machine, path)

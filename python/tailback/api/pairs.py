@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Literal
 
 import numpy as np
 
+from tailback.api.stored_result import StoredResult
+from tailback.arrays import Floats
 from tailback.calibration.fitted_series import MIN_STREAM_BYTES
 from tailback.calibration.model import BenchmarkData, CalibrationError, Series
 from tailback.calibration.places import host_names, split_hosts
@@ -18,24 +19,27 @@ from tailback.calibration.readers import files_of, read_benchmark_runs
 from tailback.diagnosis.confidence import MODELLED
 from tailback.errors import known_keywords, nearest, option
 from tailback.fabric.model import Fabric
+from tailback.frozen_model import FrozenModel
 from tailback.inference.slow_pairs import (
     LEAST_SLOWDOWN,
     PairFault,
+    PairFaults,
     PairTime,
     Suspect,
     find_pair_faults,
+    quickest,
 )
-from tailback.io.folders import AtomicDirectory
+from tailback.io.input_files import recording_files
 from tailback.simulation.prepare import load_fabric
+from tailback.sources.request import DiagnosisRequest
 from tailback.sources.source import network_section
 from tailback.units import counted, percent
 
 SURE: Final = 0.9
 """Probability from which a suspect is named as the fault."""
 
-BOTH_WAYS: Final = 2.1
-"""Largest rate of a test over that of a host's links: tests of both directions add them up, and
-rates are rounded."""
+ROUNDED: Final = 1.05
+"""Largest rate of a test over that of all links of a host: both are rounded."""
 
 DIFFERENT: Final = 0.2
 """Relative difference of the times of a pair in two files from which these are of two states: tests
@@ -49,8 +53,12 @@ _NEAR_LARGEST: Final = 8
 """Sizes are compared from this fraction of the largest on, where latency takes no part."""
 
 
-@dataclass(frozen=True)
-class SlowPart:
+PairsCause = Literal["corrupted", "slow-link", "healthy", "undetermined"]
+"""What tests of pairs show: received data was wrong; a host, adapter, cable or rail is slow; none
+is; or they do not tell."""
+
+
+class SlowPart(FrozenModel):
     """Something that slows the pairs that use it.
 
     Attributes:
@@ -60,7 +68,7 @@ class SlowPart:
         cables: Cables among the suspects, by their ends; empty without a fabric.
         probability: 0–1.
         slowdown: Factor of the times.
-        gbps: Mean rate of the slow pairs.
+        gbps: Mean rate of the slow pairs that nothing else slows.
         pairs: Names of the slow pairs.
         rivals: Other explanations with their probabilities.
         check: What to do next.
@@ -78,39 +86,36 @@ class SlowPart:
     check: str
 
 
-@dataclass(frozen=True)
-class PairsResult:
+class PairsResult(StoredResult):
     """What benchmarks between pairs of hosts show.
 
     Attributes:
-        cause: ``slow-link`` (a host, adapter, cable or rail), ``healthy`` or ``undetermined``.
-        headline: The verdict in one or two sentences.
-        slow: What is slow, the most probable first.
-        healthy_gbps: Usual rate of the other pairs.
+        cause: The verdict.
+        headline: The same in a few sentences.
+        next_step: What to do next, one sentence.
+        confidence: Probability of ``cause``, or of the likeliest if it is undetermined, 0–1.
+        chances: Probability of each cause, and of ``unexplained``: all pairs are slow alike.
+        corrupted: Tests that received wrong data.
+        slow: What is slow, what the most tests show first.
+        healthy_gbps: Usual rate of the other pairs; None if there are none.
         line_gbps: Rate of the hosts' links; None without a fabric.
         tests: Number of tests.
         least: Smallest relative slowdown that would have been found.
         notes: What was not used, and why.
     """
 
-    cause: str
+    cause: PairsCause
     headline: str
+    next_step: str
+    confidence: float
+    chances: dict[str, float]
+    corrupted: tuple[str, ...]
     slow: tuple[SlowPart, ...]
-    healthy_gbps: float
+    healthy_gbps: float | None
     line_gbps: float | None
     tests: int
     least: float
     notes: tuple[str, ...]
-
-    def facts(self) -> dict[str, Any]:
-        """The result as plain values, for JSON."""
-        return asdict(self)
-
-    def write(self, out: str | Path, *, force: bool = False) -> None:
-        """Write ``diagnosis.json`` into a folder; raises RunError."""
-        with AtomicDirectory(out, force=force) as folder:
-            text = json.dumps(self.facts(), indent=2, ensure_ascii=False)
-            (folder / "diagnosis.json").write_text(text + "\n", encoding="utf-8")
 
 
 @known_keywords()
@@ -131,13 +136,16 @@ def diagnose_pairs(
         >>> tb.diagnose_pairs("pairs/", fabric="fabric.txt").headline
     """
     named = [files] if isinstance(files, (str, Path)) else list(files)
-    network = None if fabric is None else load_fabric(network_section(fabric))
     notes: list[str] = []
-    tests = _common_kind(_read(named, network, notes), notes)
+    with recording_files() as read:
+        network = None if fabric is None else load_fabric(network_section(fabric))
+        runs, corrupted = _read(named, network, notes)
+    tests = _common_kind(runs, notes)
     _require_one_measurement(tests)
     rated = _Tests.of(tests, network, notes)
-    faults, noise = find_pair_faults(rated.tests)
-    return _result(rated, faults, noise, notes)
+    result = _result(rated, find_pair_faults(rated.tests), corrupted, notes)
+    request = DiagnosisRequest.of([Path(file) for file in named], read, {"fabric": fabric})
+    return result.model_copy(update={"request": request})
 
 
 @dataclass(frozen=True)
@@ -150,9 +158,24 @@ class _Run:
     file: str
 
 
-def _read(named: Sequence[str | Path], fabric: Fabric | None, notes: list[str]) -> list[_Run]:
-    """The rates of all files; notes name what is left out."""
+@dataclass(frozen=True)
+class _Corrupted:
+    """A test that received wrong data: its hosts if they are known, its file, and what is wrong."""
+
+    hosts: tuple[str, ...]
+    file: str
+    wrong: str
+
+    def __str__(self) -> str:
+        return f"{'–'.join(self.hosts) or self.file} ({self.wrong})"
+
+
+def _read(
+    named: Sequence[str | Path], fabric: Fabric | None, notes: list[str]
+) -> tuple[list[_Run], list[_Corrupted]]:
+    """The rates of all files, and which received wrong data; notes name what is left out."""
     out: list[_Run] = []
+    corrupted: list[_Corrupted] = []
     problems: list[CalibrationError] = []
     for name in named:
         path, hosts = split_hosts(name)
@@ -165,17 +188,18 @@ def _read(named: Sequence[str | Path], fabric: Fabric | None, notes: list[str]) 
                 place = f", {error.place}" if error.place else ""
                 notes.append(f"left out: {file.name}{place}: {error.message}")
                 continue
-            out += [each for data in runs for each in _rates(data, stated_hosts, file, notes)]
+            for data in runs:
+                ends = tuple(dict.fromkeys(stated_hosts or data.hosts))
+                out += _rates(data, ends, file, notes)
+                if data.corrupted:
+                    corrupted.append(_Corrupted(ends, file.name, data.corrupted))
     if not out and problems:
         raise problems[0]
-    return out
+    return out, corrupted
 
 
-def _rates(
-    data: BenchmarkData, stated_hosts: list[str], file: Path, notes: list[str]
-) -> list[_Run]:
+def _rates(data: BenchmarkData, hosts: tuple[str, ...], file: Path, notes: list[str]) -> list[_Run]:
     """The rates of a run between two hosts, or within one."""
-    hosts = tuple(dict.fromkeys(stated_hosts or data.hosts))
     notes += [f"{file.name}: {note}" for note in data.notes]
     out = []
     for series in data.series:
@@ -261,12 +285,14 @@ class _Tests:
         fabric: The network; None unknown.
         line_gbps: Rate of the hosts' links; None unknown.
         node_of: Adapter of a host by its rail, where the fabric has it.
+        too_fast: Tests that are left out since the links do not allow their rates, with these.
     """
 
     tests: list[PairTime]
     fabric: Fabric | None
     line_gbps: float | None = None
     node_of: dict[tuple[str, int], int] = field(default_factory=dict)
+    too_fast: list[tuple[_Run, float]] = field(default_factory=list)
 
     @classmethod
     def of(cls, runs: list[_Run], fabric: Fabric | None, notes: list[str]) -> _Tests:
@@ -284,30 +310,47 @@ class _Tests:
             rail = out._rail(run, n_devices, several=len(devices) > 1)
             leaves = tuple(out._leaf(host, max(rail, 0)) for host in run.hosts)
             gbps, log_time = _compared(run.series, sizes)
-            if out._is_impossible(run, gbps, notes):
+            if gbps > out._most_gbps(run):
+                out.too_fast.append((run, gbps))
                 continue
             directed = run.series.layer != "nccl" and run.series.pairs == 1
             out.tests.append(PairTime(run.hosts, rail, leaves, gbps, log_time, directed))
-        if not out.tests:
-            raise CalibrationError(
-                f"every test is faster than the links of its hosts ({out.line_gbps:.4g} Gb/s)",
-                remedy=f"check the rates in {option('fabric')}, and the unit of the tests",
-            )
+        out._require_possible(len(runs))
         return out
 
-    def _is_impossible(self, run: _Run, gbps: float, notes: list[str]) -> bool:
-        """Whether a test is faster than all adapters of a host, which a note then says."""
-        ports = max(
-            (sum(host == name for name, _ in self.node_of) for host in run.hosts), default=0
+    def _ports(self, run: _Run) -> int:
+        """Number of adapters of a host of a test."""
+        return max((sum(host == name for name, _ in self.node_of) for host in run.hosts), default=0)
+
+    def _most_gbps(self, run: _Run) -> float:
+        """Largest rate that the links of its hosts allow a test."""
+        if self.line_gbps is None or len(run.hosts) < 2:
+            return math.inf
+        return self.line_gbps * self._ports(run) * ROUNDED
+
+    def _require_possible(self, runs: int) -> None:
+        """Raise CalibrationError if those that are taken for healthy, the quickest, cannot be."""
+        if 2 * len(self.too_fast) <= quickest(runs):
+            return
+        many = (
+            "every test" if len(self.too_fast) == runs else f"{len(self.too_fast)} of {runs} tests"
         )
-        most = math.inf if self.line_gbps is None else self.line_gbps * ports * BOTH_WAYS
-        if len(run.hosts) < 2 or gbps <= most:
-            return False
-        notes.append(
-            f"left out: {run.file}: {gbps:.4g} Gb/s between hosts with {counted(ports, 'link')} of "
+        raise CalibrationError(
+            f"{many}, such as {self.impossible()}: faster than these links allow",
+            file=self.too_fast[0][0].file,
+            remedy=f"correct the rates in {option('fabric')}, or the unit of the tests; without it "
+            "tests are compared with one another alone",
+        )
+
+    def impossible(self) -> str:
+        """The first test that is too fast, in words; empty if there is none."""
+        if not self.too_fast:
+            return ""
+        run, gbps = self.too_fast[0]
+        return (
+            f"{'–'.join(run.hosts)} at {gbps:.4g} Gb/s over {counted(self._ports(run), 'link')} of "
             f"{self.line_gbps:.4g} Gb/s"
         )
-        return True
 
     def _find_adapters(self, runs: list[_Run]) -> None:
         assert self.fabric is not None
@@ -365,58 +408,151 @@ def _compared(series: Series, sizes: set[float]) -> tuple[float, float]:
     return float(size[last] * 8000 / time[last]), mean
 
 
-def _result(rated: _Tests, faults: list[PairFault], noise: float, notes: list[str]) -> PairsResult:
+def _result(
+    rated: _Tests, evident: PairFaults, corrupted: Sequence[_Corrupted], notes: list[str]
+) -> PairsResult:
     tests = rated.tests
     slow = np.zeros(len(tests), np.bool_)
-    for fault in faults:
+    for fault in evident.faults:
         slow |= fault.slow
     rate = np.array([test.gbps for test in tests])
-    usual = float(np.median(rate[~slow])) if not slow.all() else math.nan
-    parts = tuple(_slow_part(rated, fault, rate) for fault in faults)
+    usual = None if slow.all() else float(np.median(rate[~slow]))
+    parts = tuple(_slow_part(rated, fault, rate) for fault in evident.faults)
     # A host takes part in few tests: four standard deviations of one of them are beyond chance.
-    least = max(LEAST_SLOWDOWN, math.expm1(4 * noise))
-    alone = ~slow & (rate * (1.0 + least) < usual)
-    healthy = int((~slow & ~alone).sum())
-    cause, headline = _headline(parts, usual, healthy, len(tests), least)
+    least = max(LEAST_SLOWDOWN, math.expm1(4 * evident.noise))
+    alone = ~slow & (rate * (1.0 + least) < (usual or 0.0))
+    verdict = _PairsVerdict.of(parts, usual, int((~slow & ~alone).sum()), len(tests), least)
     if alone.any():
-        cause = "undetermined" if cause == "healthy" else cause
-        headline += _unexplained([test for test, odd in zip(tests, alone, strict=True) if odd])
-    if rated.line_gbps is None:
-        headline += f" Whether that is the rate of their links is open without {option('fabric')}."
-    elif usual < REACHED * rated.line_gbps and not parts:
-        cause, headline = "undetermined", _all_slow(rated, usual)
-    elif usual < rated.line_gbps:
-        headline += (
-            f" The others reach {percent(usual / rated.line_gbps)} of the "
-            f"{rated.line_gbps:.4g} Gb/s of their links."
-        )
+        verdict.add_unexplained([test for test, odd in zip(tests, alone, strict=True) if odd])
+    verdict.compare_with_links(rated, usual, parts)
+    if rated.too_fast:
+        verdict.headline = f"{_too_fast(rated)} {verdict.headline}"
+    sick = min(1.0 - evident.healthy, MODELLED)
+    chances = {"slow-link": sick, verdict.otherwise: min(1.0 - sick, MODELLED)}
+    if corrupted:
+        verdict.put_first(corrupted)
+        chances = {"corrupted": 1.0}
     return PairsResult(
-        cause, headline, parts, usual, rated.line_gbps, len(tests), least, tuple(notes)
+        cause=verdict.cause,
+        headline=verdict.headline,
+        next_step=verdict.next_step,
+        confidence=chances.get(verdict.cause, max(chances.values())),
+        chances=chances,
+        corrupted=tuple(str(each) for each in corrupted),
+        slow=parts,
+        healthy_gbps=usual,
+        line_gbps=rated.line_gbps,
+        tests=len(tests),
+        least=least,
+        notes=tuple(notes),
     )
 
 
-def _headline(
-    parts: Sequence[SlowPart], usual: float, healthy: int, tests: int, least: float
-) -> tuple[str, str]:
-    if not parts:
-        reach = counted(tests, "test") if healthy == tests else f"{healthy} of {tests} tests"
-        return "healthy", (
-            f"No host, adapter or cable is slower than others: {reach} reach {usual:.4g} Gb/s. "
-            f"One that takes {percent(least)} longer would have been seen."
+@dataclass
+class _PairsVerdict:
+    """Cause, headline and next step, as they are put together.
+
+    Attributes:
+        otherwise: What it is if nothing that pairs share is slow.
+    """
+
+    cause: PairsCause
+    headline: str
+    next_step: str
+    otherwise: str = "healthy"
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[SlowPart], usual: float | None, healthy: int, tests: int, least: float
+    ) -> _PairsVerdict:
+        """By comparison of the tests with one another."""
+        if not parts:
+            assert usual is not None
+            reach = counted(tests, "test") if healthy == tests else f"{healthy} of {tests} tests"
+            return cls(
+                "healthy",
+                f"No host, adapter or cable is slower than others: {reach} reach {usual:.4g} Gb/s. "
+                f"One that takes {percent(least)} longer would have been seen.",
+                "If a program is slow all the same, diagnose its trace: tailback diagnose TRACE",
+            )
+        first = parts[0]
+        text = (
+            f"{first.subject} is slow: {counted(len(first.pairs), 'pair')} that use it reach "
+            f"{first.gbps:.4g} Gb/s"
         )
-    first = parts[0]
-    others = f" So {'is' if len(parts) == 2 else 'are'} {'; '.join(p.subject for p in parts[1:])}."
-    text = (
-        f"{first.subject} is slow: {counted(len(first.pairs), 'pair')} that use it reach "
-        f"{first.gbps:.4g} Gb/s, where {healthy} of {tests} tests reach {usual:.4g} "
-        f"({percent(first.slowdown - 1)} longer)."
-    )
-    sure = first.probability >= SURE
-    return "slow-link" if sure else "undetermined", text + (others if len(parts) > 1 else "")
+        if usual is not None:
+            text += (
+                f", where {healthy} of {tests} tests reach {usual:.4g} "
+                f"({percent(first.slowdown - 1)} longer)"
+            )
+        if len(parts) > 1:
+            are = "is" if len(parts) == 2 else "are"
+            text += f". So {are} {'; '.join(part.subject for part in parts[1:])}"
+        sure = first.probability >= SURE
+        step = f"Of {first.subject}: {first.check[:1].lower()}{first.check[1:]}"
+        return cls("slow-link" if sure else "undetermined", f"{text}.", step)
+
+    def add_unexplained(self, tests: Sequence[PairTime]) -> None:
+        """Slow tests that no fault explains."""
+        slowest = min(tests, key=lambda test: test.gbps)
+        others = f", and {len(tests) - 1} more" if len(tests) > 1 else ""
+        name = "–".join(slowest.hosts)
+        self.headline += (
+            f" But {name} reached {slowest.gbps:.4g} Gb/s{others}: repeat it, as either that test "
+            "was disturbed or the path between these hosts is slow."
+        )
+        if self.cause == "healthy":
+            self.cause = "undetermined"
+            self.next_step = f"Repeat the test of {name}: the path is slow if it is slow again."
+
+    def compare_with_links(
+        self, rated: _Tests, usual: float | None, parts: Sequence[SlowPart]
+    ) -> None:
+        """What the rate of the other tests is of that of the links of their hosts."""
+        line = rated.line_gbps
+        if line is None:
+            self.headline += (
+                f" Whether that is the rate of their links is open without {option('fabric')}."
+            )
+        elif usual is not None and usual < REACHED * line and not parts:
+            self.cause, self.otherwise = "undetermined", "unexplained"
+            self.headline, self.next_step = _all_slow(rated, usual)
+        elif usual is not None and usual < line:
+            whose = "The others" if parts else "They"
+            self.headline += (
+                f" {whose} reach {percent(usual / line)} of the {line:.4g} Gb/s of their links."
+            )
+
+    def put_first(self, corrupted: Sequence[_Corrupted]) -> None:
+        """Wrong data: a program computes wrong results, however fast."""
+        shown = "; ".join(map(str, corrupted[:_SHOWN]))
+        more = f"; and {len(corrupted) - _SHOWN} more" if len(corrupted) > _SHOWN else ""
+        tests = counted(len(corrupted), "test")
+        text = f"Data arrived wrong in {tests}: {shown}{more}."
+        common = set.intersection(*(set(each.hosts) for each in corrupted))
+        pair = " and ".join(sorted(common)) or "these hosts"
+        if common and len(corrupted) > 1:
+            text += f" All use {pair}."
+        self.cause = "corrupted"
+        self.headline = f"{text} {self.headline}"
+        self.next_step = (
+            f"Take {pair} out of service, since results of programs may be wrong: check the memory "
+            "of accelerators and hosts (ECC errors), the errors of cables, drivers and libraries."
+        )
 
 
-def _all_slow(rated: _Tests, usual: float) -> str:
-    """The verdict on tests that all reach as little of the rate of their links."""
+_SHOWN: Final = 3
+"""Tests that a headline names."""
+
+
+def _too_fast(rated: _Tests) -> str:
+    """That the rates of tests cannot be, as a sentence."""
+    others = f" (and {len(rated.too_fast) - 1} more)" if len(rated.too_fast) > 1 else ""
+    return f"Left out as impossible: {rated.impossible()}{others}; check its unit."
+
+
+def _all_slow(rated: _Tests, usual: float) -> tuple[str, str]:
+    """The verdict on tests that all reach as little of the rate of their links; and what to do."""
     assert rated.line_gbps is not None
     hosts = set.intersection(*(set(test.hosts) for test in rated.tests))
     text = (
@@ -425,24 +561,14 @@ def _all_slow(rated: _Tests, usual: float) -> str:
     )
     if hosts:
         names = " and ".join(sorted(hosts))
-        return f"{text} All tests use {names}, which may be slow: test pairs without it."
-    return (
-        f"{text} Look at what they have in common: PCIe width, MTU, GPUDirect, adapters that the "
-        "tests leave unused, their settings, the rates in the fabric."
+        return f"{text} All tests use {names}, which may be slow.", f"Test pairs without {names}."
+    return text, (
+        "Look at what they have in common: PCIe width, MTU, GPUDirect, adapters that the tests "
+        "leave unused, their settings, the rates in the fabric."
     )
 
 
-def _unexplained(tests: Sequence[PairTime]) -> str:
-    """Slow tests that no fault explains, as a sentence with a blank before it."""
-    slowest = min(tests, key=lambda test: test.gbps)
-    others = f", and {len(tests) - 1} more" if len(tests) > 1 else ""
-    return (
-        f" But {'–'.join(slowest.hosts)} reached {slowest.gbps:.4g} Gb/s{others}: repeat it, as "
-        "either that test was disturbed or the path between these hosts is slow."
-    )
-
-
-def _slow_part(rated: _Tests, fault: PairFault, rate: np.ndarray[Any, Any]) -> SlowPart:
+def _slow_part(rated: _Tests, fault: PairFault, rate: Floats) -> SlowPart:
     cables = list(dict.fromkeys(c for s in fault.suspects for c in rated.cables(s)))
     hosts = tuple(
         dict.fromkeys(
@@ -456,16 +582,16 @@ def _slow_part(rated: _Tests, fault: PairFault, rate: np.ndarray[Any, Any]) -> S
         if slow
     )
     return SlowPart(
-        fault.suspects[0].kind,
-        names,
-        hosts,
-        tuple(cables),
-        min(fault.probability, MODELLED),
-        fault.slowdown,
-        float(rate[fault.slow].mean()),
-        tuple(pairs),
-        tuple((_words(suspect), chance) for suspect, chance in fault.rivals),
-        _check(fault, rated, hosts),
+        kind=fault.suspects[0].kind,
+        subject=names,
+        hosts=hosts,
+        cables=tuple(cables),
+        probability=min(fault.probability, MODELLED),
+        slowdown=fault.slowdown,
+        gbps=float(rate[fault.alone].mean()),
+        pairs=tuple(pairs),
+        rivals=tuple((_words(suspect), chance) for suspect, chance in fault.rivals),
+        check=_check(fault, rated, hosts),
     )
 
 

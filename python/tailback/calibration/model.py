@@ -69,6 +69,7 @@ class BenchmarkData:
         hosts: Host of each rank, if the output has them; else empty.
         devices: Number of each rank's accelerator, in the same order, if the output has them.
         packet_bytes: Payload of a full packet (MTU), if the output states it.
+        corrupted: What the benchmark's own check of received data found wrong; empty if nothing.
         notes: What was left out or is irregular.
     """
 
@@ -76,6 +77,7 @@ class BenchmarkData:
     hosts: list[str] = field(default_factory=list)
     devices: list[int] = field(default_factory=list)
     packet_bytes: int | None = None
+    corrupted: str = ""
     notes: list[str] = field(default_factory=list)
 
 

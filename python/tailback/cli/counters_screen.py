@@ -69,7 +69,7 @@ def screen(
     """
     measured = verdict.ports["stall_fraction"].count() or verdict.stalling.height
     root = roots(verdict, inventory.wiring) if measured else ""
-    title = heading("VERDICT", _TITLE[verdict.kind], colour_of(verdict.kind))
+    title = heading("VERDICT", _title(verdict), colour_of(verdict.kind))
     about = [*wrap(sentence(verdict)), *wrap(_scope(verdict, kinds)), *wrap(verdict.contradiction)]
     about += left_out_lines(left_out)
     sections: list[Section] = [
@@ -86,6 +86,13 @@ def screen(
         ("what counters cannot tell", limit_lines(cannot_tell(verdict)) if measured else []),
     ]
     return one_screen(sections, verbose=verbose)
+
+
+def _title(verdict: Verdict) -> str:
+    """The verdict in capitals; of little stall, for how many ports it is known."""
+    n_known, ports = verdict.n_known, verdict.ports.height + verdict.read_once
+    of = f" IN {n_known} OF {ports} PORTS" if verdict.kind == "quiet" and n_known < ports else ""
+    return _TITLE[verdict.kind] + of
 
 
 def _scope(verdict: Verdict, kinds: list[str]) -> str:
@@ -213,13 +220,13 @@ def _what_next(verdict: Verdict, *, damaged: bool) -> str:
         return "give readings of different instants, each in its own file"
     if verdict.may_stall.height and verdict.kind == "unknown":
         return "give --fabric FILE with device ids and widths (ibnetdiscover), or --tick"
+    if verdict.kind == "unknown" and damaged:
+        return "correct what was left out, or collect it again: tailback collect --out FOLDER"
     if verdict.kind == "unknown" and verdict.intervals:
         return (
             "if stalls were counted in ticks, give --fabric FILE or --tick TIME; if not, collect "
             "them: tailback collect (PortXmitWait)"
         )
-    if verdict.kind == "unknown" and damaged:
-        return "correct what was left out, or collect it again: tailback collect --out FOLDER"
     if verdict.kind == "unknown":
         return "read again later and give both files; or: tailback collect --out FOLDER"
     return trace_next(verdict.kind)

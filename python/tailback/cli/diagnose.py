@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tailback.cli.grouped_help import GroupedHelp
-from tailback.cli.kept_diagnosis import is_up_to_date, show_kept
+from tailback.cli.kept_diagnosis import is_up_to_date, kept_lines, show_json_kept, show_kept
 from tailback.cli.loading import loading
 from tailback.cli.option_types import (
     OneOf,
@@ -26,10 +26,14 @@ from tailback.cli.source import allow_hosts_option, source_options
 
 if TYPE_CHECKING:
     from tailback.api.diagnose import DiagnosisResult
+    from tailback.api.hang import HangResult
+    from tailback.api.stored_result import StoredResult
     from tailback.budget import Budget
     from tailback.simulation.parallel.task_folder import TaskFolder
     from tailback.sources.request import DiagnosisRequest
     from tailback.sources.source import Source
+
+R = TypeVar("R", bound="StoredResult")
 
 
 @click.command(cls=GroupedHelp)
@@ -177,7 +181,8 @@ def diagnose(
     SOURCE may also be one or several packet captures (pcap, pcapng, ERF; InfiniBand
     or RoCEv2), one per host: the verdict then rests only on the samples in the
     packets. Or it is outputs of bandwidth tests between pairs of hosts (nccl-tests,
-    OSU, perftest), or their folder: the slow host, cable or rail is named.
+    OSU, perftest), or their folder: the slow host, cable or rail is named. Of dumps
+    of PyTorch's Flight Recorder, the ranks that a collective waits for are named.
 
     If --out holds the diagnosis of the same inputs and options by this version, it
     is printed, and nothing is computed.
@@ -188,14 +193,14 @@ def diagnose(
     tailback diagnose n00.pcapng n01.pcapng --fabric scenario.toml
     """
     with loading():
-        from tailback.calibration.readers import holds_benchmarks
         from tailback.io.folders import check_writable
         from tailback.sources.source import Source, path_safe_name
         from tailback.telemetry.captured import is_capture
     path = source.pop("source")
     files = [path, *captures]
-    if holds_benchmarks(path):
-        return _diagnose_pairs(files, source.get("fabric"), out, force, form)
+    stored = {"out": out, "form": form, "force": force, "update": update, **source}
+    if (code := _diagnose_stored(files, stored, forecast=forecast)) is not None:
+        return code
     input_files: Source | list[str | Path]
     if captures or is_capture(path):
         # Options of traces are validated by the library.
@@ -268,34 +273,104 @@ def _show(result: DiagnosisResult, out: Path, form: str, *, verbose: bool, evide
     return show("\n".join(lines), code)
 
 
-_OPTIONS_OF_PAIRS = {"source", "captures", "fabric", "out", "force", "form", "quiet"}
+_OPTIONS_OF_STORED = {"source", "captures", "fabric", "out", "force", "update", "form", "quiet"}
 
 
-def _diagnose_pairs(
-    files: list[Path], fabric: Path | None, out: Path | None, force: bool, form: str
-) -> int:
-    """The diagnosis of benchmarks; ScenarioError for options that do not apply to them."""
-    from tailback.api.pairs import diagnose_pairs
+def _diagnose_stored(files: list[Path], options: dict[str, Any], *, forecast: bool) -> int | None:
+    """The diagnosis of benchmarks or of a run that hangs; None for other sources."""
+    from tailback.calibration.places import split_hosts
+    from tailback.calibration.readers import holds_benchmarks
+
+    if holds_benchmarks(split_hosts(files[0])[0]):
+        return _diagnose_pairs(files, options)
+    hang = None if forecast or len(files) > 1 else _hang_in(files[0])
+    return None if hang is None else _show_hang(hang, files, options)
+
+
+def _diagnose_pairs(files: list[Path], options: dict[str, Any]) -> int:
+    """The diagnosis of benchmarks between pairs of hosts."""
+    from tailback.api.pairs import PairsResult, diagnose_pairs
     from tailback.cli.pairs_screen import pairs_lines
+
+    _refuse_other_options("benchmarks of pairs of hosts", files[0])
+
+    def pairs() -> PairsResult:
+        return diagnose_pairs(files, fabric=options["fabric"])
+
+    return _show_stored(PairsResult, pairs, pairs_lines, files, options)
+
+
+def _hang_in(path: Path) -> HangResult | None:
+    """Who holds up a run, by dumps of PyTorch's Flight Recorder; None for all else."""
+    from tailback.traffic.readers.flight_recorder.reader import sniff
+
+    if not path.exists() or not sniff(path):
+        return None
+    from tailback.api.hang import diagnose_hang
+
+    return diagnose_hang(path)
+
+
+def _show_hang(hang: HangResult, files: list[Path], options: dict[str, Any]) -> int:
+    from tailback.api.hang import HangResult
+    from tailback.cli.hang_screen import hang_lines
+
+    _refuse_other_options("dumps with a collective that does not complete", files[0])
+    return _show_stored(HangResult, lambda: hang, hang_lines, files, options)
+
+
+def _refuse_other_options(what: str, file: Path) -> None:
+    """Raise ScenarioError for an option that does not apply."""
     from tailback.errors import ScenarioError
 
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
         is_stated = context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
-        if is_stated and name not in _OPTIONS_OF_PAIRS:
+        if is_stated and name not in _OPTIONS_OF_STORED:
             raise ScenarioError(
-                f"{parameter.opts[0]} does not apply to benchmarks of pairs of hosts",
-                file=files[0],
-                remedy="leave it out",
+                f"{parameter.opts[0]} does not apply to {what}", file=file, remedy="leave it out"
             )
-    result = diagnose_pairs(files, fabric=fabric)
-    if out is not None:
-        result.write(out, force=force)
-    code = EXIT_UNDETERMINED if result.cause == "undetermined" else EXIT_OK
-    if form == "json":
-        return show(json.dumps(result.facts(), indent=2, ensure_ascii=False), code)
-    return show("\n".join(pairs_lines(result)), code)
+
+
+def _show_stored(
+    kind: type[R],
+    make: Callable[[], R],
+    lines: Callable[[R], list[str]],
+    files: list[Path],
+    options: dict[str, Any],
+) -> int:
+    """Make, write and print a result that one JSON file holds; where nothing changed it is kept.
+
+    Args:
+        kind: Type of the result.
+        make: Makes it.
+        lines: Its screen.
+        files: Its sources.
+        options: Values of ``fabric``, ``out``, ``form``, ``force`` and ``update``.
+    """
+    from tailback.io.folders import check_writable
+    from tailback.sources.request import DiagnosisRequest
+
+    out, force, kept = options["out"], options["force"], False
+    if out is not None and not force:
+        asked = DiagnosisRequest.of(files, (), {"fabric": options["fabric"]})
+        kept = is_up_to_date(out, asked, update=options["update"])
+    if kept:
+        result = kind.read(out)
+    else:
+        force = force or options["update"]
+        if out is not None:
+            check_writable(out, force=force, sources=files)
+        result = make()
+        if out is not None:
+            result.write(out, force=force)
+    facts = result.facts()
+    code = EXIT_UNDETERMINED if facts["cause"] == "undetermined" else EXIT_OK
+    if options["form"] == "json":
+        text = json.dumps(facts, indent=2, ensure_ascii=False)
+        return show_json_kept(text, out, code) if kept else show(text, code)
+    return show("\n".join([*lines(result), *(kept_lines(out) if kept else [])]), code)
 
 
 @contextmanager

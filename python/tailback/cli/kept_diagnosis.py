@@ -33,7 +33,14 @@ def is_up_to_date(out: Path, asked: DiagnosisRequest, *, update: bool) -> bool:
 
     if not is_diagnosis(out):
         return False
-    reason = why_outdated(out, asked)
+    try:
+        if read_manifest(out).sha256 is None:
+            raise RunError("already holds a diagnosis, and it has no manifest.json", file=out)
+        reason = why_outdated(out, asked)
+    except RunError as error:
+        # Only what a manifest lists is replaced.
+        error.remedy = "choose another folder, or remove this one yourself"
+        raise
     if not reason:
         return True
     if update:
@@ -51,23 +58,34 @@ def show_kept(out: Path, form: str, *, verbose: bool, evidence: bool) -> int:
     Raises:
         RunError: A file of it is damaged or missing.
     """
-    import click
-
     from tailback.sources.diagnosis_folder import read_diagnosis
 
-    manifest = read_manifest(out)
-    manifest.check_all()
     diagnosis = read_diagnosis(out)
     code = EXIT_UNDETERMINED if diagnosis.cause == "undetermined" else EXIT_OK
-    note = (
+    if form == "json":
+        return show_json_kept(diagnosis.model_dump_json(indent=2), out, code)
+    lines = _lines(diagnosis, out, verbose=verbose, evidence=evidence)
+    return show("\n".join([*lines, *kept_lines(out)]), code)
+
+
+def show_json_kept(text: str, out: Path, code: int) -> int:
+    """The JSON of a result on stdout, and on stderr that it is kept; returns the exit code."""
+    import click
+
+    click.echo(f"KEPT  {_kept_note(out)}", err=True)
+    return show(text, code)
+
+
+def kept_lines(out: Path) -> list[str]:
+    """That the diagnosis in a folder is kept."""
+    return wrap(_kept_note(out), indent=" " * 6, first="KEPT  ")
+
+
+def _kept_note(out: Path) -> str:
+    return (
         f"{printable(str(out))} was made from the same inputs with the same options by this "
         "version; --force diagnoses again"
     )
-    if form == "json":
-        click.echo(f"KEPT  {note}", err=True)
-        return show(diagnosis.model_dump_json(indent=2), code)
-    lines = _lines(diagnosis, out, verbose=verbose, evidence=evidence)
-    return show("\n".join([*lines, *wrap(note, indent=" " * 6, first="KEPT  ")]), code)
 
 
 def _lines(diagnosis: Diagnosis, out: Path, *, verbose: bool, evidence: bool) -> list[str]:

@@ -8,18 +8,19 @@ from tailback.names.display import printable
 from tailback.units import percent
 
 _TITLES = {
+    "corrupted": "DATA CORRUPTED",
     "slow-link": "SLOW HOST OR CABLE",
     "healthy": "NO SLOW HOST OR CABLE",
     "undetermined": "UNDETERMINED",
 }
-_COLOURS = {"slow-link": "red", "healthy": "green", "undetermined": "yellow"}
+_COLOURS = {"corrupted": "red", "slow-link": "red", "healthy": "green", "undetermined": "yellow"}
 _PAIRS = 6
 
 
 def pairs_lines(result: PairsResult) -> list[str]:
     """The verdict, what is slow, what to check, and what was not used."""
     title = _TITLES[result.cause]
-    if result.slow:
+    if result.slow and not result.corrupted:
         title += f", {percent(result.slow[0].probability, 0)} sure"
     lines = [heading("VERDICT", title, _COLOURS[result.cause]), *wrap(printable(result.headline))]
     if result.slow:
@@ -41,20 +42,7 @@ def pairs_lines(result: PairsResult) -> list[str]:
             lines += wrap(f"instead of {printable(part.subject)}: {printable(others)}")
     notes = [text for note in result.notes for text in wrap(f"not used: {printable(note)}")]
     lines += ["", *notes] if notes else []
-    return [*lines, "", *wrap(_what_next(result), indent=" " * 6, first="NEXT  ")]
-
-
-def _what_next(result: PairsResult) -> str:
-    """What to check, to measure or to diagnose."""
-    if result.slow:
-        first = result.slow[0]
-        return f"of {printable(first.subject)}: {first.check[:1].lower()}{first.check[1:]}"
-    if result.cause == "undetermined":
-        return (
-            "test more pairs, so that each host has two partners or more (sendrecv_perf, osu_bw, "
-            "ib_write_bw), and give all outputs: tailback diagnose FOLDER --fabric FILE"
-        )
-    return "if a program is slow all the same, diagnose its trace: tailback diagnose TRACE"
+    return [*lines, "", *wrap(printable(result.next_step), indent=" " * 6, first="NEXT  ")]
 
 
 def _pairs(part: SlowPart) -> str:

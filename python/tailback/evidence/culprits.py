@@ -403,7 +403,9 @@ def _shift_test(stall: Floats, own_gbps: Floats, sent: Floats) -> tuple[float, f
         own_gbps: What the victim sent: what it explains by itself is taken out, shape (W,).
         sent: What the other job sent, shape (W,).
     """
-    residual = _without(stall, own_gbps)
+    # A stall is a sum of few waits, so its variance grows with its mean; that of its root does not
+    # (Bartlett 1947). A few long waits would decide on the correlation otherwise.
+    residual = _without(np.sqrt(stall), own_gbps)
     course = sent - sent.mean()
     scale = np.sqrt((residual**2).sum() * (course**2).sum())
     if scale <= 0:

@@ -19,6 +19,7 @@ from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
 from tailback.evidence.link_counters import LinkCounters, join_counters, served_gbps
 from tailback.evidence.other_traffic import OtherTraffic, find_other_traffic
+from tailback.evidence.silent_counters import silent_cables, used_cables, without_silent
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import NotUsed, not_used
 from tailback.names.hosts import HostNames
@@ -147,6 +148,12 @@ def with_samples(
     packets[link] = weight
     fraction[link] = rows["congested_weight"].to_numpy() / np.maximum(weight, 1.0)
     estimates = link_estimates(table, hashed=scheme in NOISY_AT_ZERO, shared=shared)
+    if evidence.counters is not None:
+        used = silent_cables(evidence.counters, fabric) & (packets > 0)
+        used |= used[fabric.link_reverse]
+        why = "packets were sampled on them"
+        counters, silent = without_silent(evidence.counters, used, fabric, why)
+        evidence = replace(evidence, counters=counters, unused=(*silent, *evidence.unused))
     return replace(
         evidence,
         congested=fraction,
@@ -204,6 +211,10 @@ def read_network_evidence(
     except JoinError as error:
         why = "; ".join((error.message, *interfaces.notes))
         raise JoinError(why, file=counters[0], remedy=error.remedy) from None
+    stated = prepared.scenario.fabric.forwarding is not None
+    crossed = (link_totals(run, "bytes") > 0) & stated
+    used = used_cables(joined, fabric, sent, crossed)
+    joined, silent = without_silent(joined, used, fabric, "messages of the trace crossed them")
     notes = [
         *joined.notes,
         *interfaces.notes,
@@ -233,6 +244,7 @@ def read_network_evidence(
         jobs_from=jobs_from,
         notes=left_out,
         unused=(
+            *silent,
             *([] if joined.alignment.is_checked else [TIME_NOT_CHECKED]),
             *not_used(source.unknown, "counters"),
         ),

@@ -3,15 +3,17 @@
 A fault slows every pair that uses it and no other. So each suspect (a host, an adapter, the uplinks
 of a leaf switch, a rail, the path between two hosts) predicts which pairs are slow, all by the same
 factor. Its likelihood is compared with that of no fault; what it explains is taken out, and the
-next fault is searched for among the rest. Suspects that the same pairs use cannot be told apart.
+next fault is searched for among the rest. Each is then judged once more on the tests that the other
+faults leave, so that their order does not matter. Suspects that the same pairs use cannot be told
+apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -81,60 +83,110 @@ class PairFault:
 
     Attributes:
         suspects: What may be at fault: all that the same pairs use, the most probable first.
-        probability: Of the fault, given what else the tests allow, 0–1.
-        slow: Tests that it slows, shape (M,).
-        slowdown: Factor of their times.
+        probability: Of the fault, given the other faults and what else the tests allow, 0–1.
+        slow: Tests that use it, shape (M,).
+        alone: Those of them that no other fault slows, shape (M,).
+        slowdown: Factor of the times of these.
         rivals: Other explanations and their probabilities, the most probable first.
     """
 
     suspects: tuple[Suspect, ...]
     probability: float
     slow: Bools
+    alone: Bools
     slowdown: float
     rivals: tuple[tuple[Suspect, float], ...] = ()
 
 
+class PairFaults(NamedTuple):
+    """What tests of pairs show.
+
+    Attributes:
+        faults: The faults, those that the most tests show first.
+        noise: Standard deviation of the logarithm of a healthy time.
+        healthy: Probability that there is no fault, 0–1.
+    """
+
+    faults: list[PairFault]
+    noise: float
+    healthy: float
+
+
+_Group = tuple[Suspect, ...]
+"""Suspects that the same tests use."""
+
+
 @dataclass
 class _FaultSearch:
-    """Faults among the tests that remain.
+    """Faults that explain slow tests.
 
     Attributes:
         excess: Logarithm of each time over the usual one, shape (M,).
         noise: Its standard deviation between healthy tests.
         users: Tests that use each group of suspects, shape (M,), by its suspects.
-        remaining: Tests that no fault explains yet, shape (M,).
     """
 
     excess: Floats
     noise: float
-    users: dict[tuple[Suspect, ...], Bools]
-    remaining: Bools = field(init=False)
+    users: dict[_Group, Bools]
 
-    def __post_init__(self) -> None:
-        self.remaining = np.ones(len(self.excess), np.bool_)
+    def faults(self) -> list[_Group]:
+        """The faults that together explain the slow tests best."""
+        chosen: list[_Group] = []
+        while len(chosen) < _MOST_FAULTS and (best := self._best(chosen)) is not None:
+            chosen.append(best)
+        # What was chosen first was judged while tests that later faults slow were still its own.
+        for _ in range(len(chosen)):
+            before = list(chosen)
+            for group in before:
+                others = [each for each in chosen if each != group]
+                best = self._best(others)
+                at = chosen.index(group)
+                chosen[at : at + 1] = [] if best is None else [best]
+            if chosen == before:
+                break
+        return [
+            group
+            for group in chosen
+            if (self.users[group] & self._without([g for g in chosen if g != group])).any()
+        ]
 
-    def next_fault(self) -> PairFault | None:
-        """The most probable fault; None if no fault is more probable than any."""
-        scores = {suspects: self._score(suspects, mine) for suspects, mine in self.users.items()}
-        scores = {suspects: score for suspects, score in scores.items() if score > -math.inf}
-        if not scores:
-            return None
-        most = max(0.0, *scores.values())
-        total = math.exp(-most) + sum(math.exp(score - most) for score in scores.values())
-        chance = {s: math.exp(score - most) / total for s, score in scores.items()}
+    def fault(self, group: _Group, others: Sequence[_Group]) -> PairFault:
+        """A fault with its probability beside the others."""
+        chance, _ = self.chances(others)
         ranked = sorted(chance, key=lambda s: -chance[s])
-        best = ranked[0]
-        if scores[best] <= 0:
-            return None
-        slow = self.users[best] & self.remaining
-        slowdown = math.exp(float(np.median(self.excess[slow])))
-        rivals = tuple((s[0], chance[s]) for s in ranked[1:4] if chance[s] >= 0.01)
-        self.remaining &= ~slow
-        return PairFault(best, chance[best], slow, slowdown, rivals)
+        slow = self.users[group]
+        alone = slow & self._without(others)
+        slowdown = math.exp(float(np.median(self.excess[alone])))
+        rivals = [each for each in ranked if each != group and chance[each] >= 0.01]
+        shown = tuple((each[0], chance[each]) for each in rivals[:3])
+        return PairFault(group, chance[group], slow, alone, slowdown, shown)
 
-    def _score(self, suspects: tuple[Suspect, ...], users: Bools) -> float:
-        """Logarithm of the posterior odds of the fault against none."""
-        mine = self.excess[users & self.remaining]
+    def chances(self, others: Sequence[_Group]) -> tuple[dict[_Group, float], float]:
+        """Probability of each next fault beside others, and that there is none."""
+        remaining = self._without(others)
+        scores = {group: self._score(group, mine & remaining) for group, mine in self.users.items()}
+        most = max(0.0, *scores.values()) if scores else 0.0
+        total = math.exp(-most) + sum(math.exp(score - most) for score in scores.values())
+        chance = {group: math.exp(score - most) / total for group, score in scores.items()}
+        return chance, math.exp(-most) / total
+
+    def _best(self, others: Sequence[_Group]) -> _Group | None:
+        """The most probable next fault beside others; None if there is rather none."""
+        chance, none = self.chances(others)
+        best = max(chance, key=lambda group: chance[group], default=None)
+        return best if best is not None and chance[best] > none else None
+
+    def _without(self, faults: Sequence[_Group]) -> Bools:
+        """Tests that none of some faults slows."""
+        out = np.ones(len(self.excess), np.bool_)
+        for group in faults:
+            out &= ~self.users[group]
+        return out
+
+    def _score(self, suspects: _Group, tests: Bools) -> float:
+        """Logarithm of the posterior odds against none of a fault that slows these tests."""
+        mine = self.excess[tests]
         if not len(mine):
             return -math.inf
         middle = float(np.median(mine))
@@ -151,15 +203,11 @@ class _FaultSearch:
         return gain + prior - math.log(_WIDTH / width) + 0.5 * math.log(2 * math.pi / len(mine))
 
 
-def find_pair_faults(tests: Sequence[PairTime]) -> tuple[list[PairFault], float]:
+def find_pair_faults(tests: Sequence[PairTime]) -> PairFaults:
     """Explain slow pairs by faults.
 
     Args:
         tests: Benchmarks of one kind, M ≥ 2.
-
-    Returns:
-        The faults, the most probable first; and the standard deviation of the logarithm of a
-        healthy time.
     """
     times = np.array([test.log_time for test in tests])
     apart = np.array([len(set(test.hosts)) > 1 for test in tests])
@@ -171,10 +219,14 @@ def find_pair_faults(tests: Sequence[PairTime]) -> tuple[list[PairFault], float]
             excess[group] -= usual
             noise = max(noise, deviation)
     search = _FaultSearch(excess, noise, _users(tests))
-    faults: list[PairFault] = []
-    while len(faults) < _MOST_FAULTS and (fault := search.next_fault()) is not None:
-        faults.append(fault)
-    return faults, noise
+    groups = search.faults()
+    faults = [search.fault(each, [g for g in groups if g != each]) for each in groups]
+    return PairFaults(faults, noise, search.chances([])[1])
+
+
+def quickest(tests: int) -> int:
+    """Number of the quickest tests, a third, from which the usual time is taken."""
+    return max(2, -(-tests // 3))
 
 
 def _usual(times: Floats) -> tuple[float, float]:
@@ -184,7 +236,7 @@ def _usual(times: Floats) -> tuple[float, float]:
     more than two thirds of the tests use what is at fault.
     """
     ordered = np.sort(times)
-    quick = ordered[: max(2, -(-len(ordered) // 3))]
+    quick = ordered[: quickest(len(times))]
     middle = float(np.median(quick))
     near = ordered[ordered <= middle + math.log1p(LEAST_SLOWDOWN)]
     return float(np.median(near)), float(np.std(near))
@@ -196,7 +248,7 @@ def _log_density(values: Floats, middle: float, width: float) -> Floats:
     return np.asarray(np.logaddexp(usual + math.log1p(-_ERRATIC), erratic))
 
 
-def _users(tests: Sequence[PairTime]) -> dict[tuple[Suspect, ...], Bools]:
+def _users(tests: Sequence[PairTime]) -> dict[_Group, Bools]:
     """Tests that use each suspect; suspects with the same tests together, the likeliest first."""
     members: dict[Suspect, list[int]] = {}
     for number, test in enumerate(tests):

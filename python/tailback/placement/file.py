@@ -23,6 +23,7 @@ from tailback.placement.rank_hosts import (
     erf_hosts,
     explicit_hosts,
     is_cray_order,
+    rank_hosts,
 )
 
 _RANK = re.compile(r"rank\s+(\d{1,9})\s*=\s*(\S+)\s+slots?\s*=\s*(\S+)\Z", re.ASCII)
@@ -162,13 +163,33 @@ def _slots_by_rank(free: _Slots, hosts: list[str]) -> NDArray[np.int64]:
     return out
 
 
+def require_all_ranks(path: Path, n_ranks: int) -> None:
+    """Raise PlacementError if a file names the hosts of fewer ranks than a job has."""
+    try:
+        ranks = len(rank_hosts(path))
+    except TailbackError:
+        return  # It orders ranks, and names no hosts.
+    if ranks < n_ranks:
+        raise _other_count(path, ranks, n_ranks)
+
+
 def _check_count(problem: PlacementProblem, path: Path, ranks: int, remedy: str = "") -> None:
     if ranks != problem.n_ranks:
-        raise PlacementError(
-            f"places {ranks} ranks, the job has {problem.n_ranks}",
-            file=path,
-            remedy=f"use the file that was made for this job{remedy}",
-        )
+        raise _other_count(path, ranks, problem.n_ranks, remedy)
+
+
+def _other_count(path: Path, ranks: int, n_ranks: int, remedy: str = "") -> PlacementError:
+    """The error for a file of another number of ranks than a job has."""
+    text = f"places {ranks} ranks, the job has {n_ranks}"
+    if ranks >= n_ranks:
+        use = "use the file that was made for this job"
+        return PlacementError(text, file=path, remedy=f"{use}{remedy}")
+    return PlacementError(
+        f"rank {ranks} is missing: the file {text}",
+        file=path,
+        remedy=f"add the host of each rank up to {n_ranks - 1}, or use the file that was made for "
+        f"this job{remedy}",
+    )
 
 
 def _rankfile(

@@ -42,6 +42,7 @@ from tailback.placement import (
     require_slots,
     slots_from_spec,
 )
+from tailback.placement.file import require_all_ranks
 from tailback.placement.hosts import UnknownHostError
 from tailback.placement.rank_hosts import rank_hosts
 from tailback.placement.variant import FILE, RECORDED
@@ -395,8 +396,12 @@ def _name_place(section: JobSection, number: int, jobs: int) -> Iterator[None]:
         raise
 
 
-def _require_slots(ranks: int, slots: int, omitted: ComputeHosts | None) -> None:
-    """Refuse more ranks than slots, and say which hosts were left out."""
+def _require_slots(
+    section: JobSection, ranks: int, slots: int, omitted: ComputeHosts | None
+) -> None:
+    """Refuse more ranks than slots: a file lacks ranks, or hosts were left out."""
+    if ranks > slots and section.placement_file is not None:
+        require_all_ranks(section.placement_file, ranks)
     if ranks > slots and omitted is not None:
         raise PlacementError(
             f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
@@ -545,7 +550,8 @@ def prepare(
             omitted = left_out(section.hosts, fabric)
             if section.pattern is not None:
                 # Check the number of ranks before building the programs of millions of them.
-                _require_slots(parse_pattern(section.pattern).own_ranks() or 0, sum(slots), omitted)
+                ranks = parse_pattern(section.pattern).own_ranks() or 0
+                _require_slots(section, ranks, sum(slots), omitted)
             if program is None:
                 line, differs = _line_rate(section, fabric, hosts)
                 seed = scenario.seed + number
@@ -553,7 +559,7 @@ def prepare(
                 notes += differs
             program = with_plausible_latency(program, fabric)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
-            _require_slots(problem.n_ranks, problem.n_slots, omitted)
+            _require_slots(section, problem.n_ranks, problem.n_slots, omitted)
             notes += [omitted.note] if omitted is not None else []
             if recorded is not None:
                 node = nodes_of(recorded, problem)

@@ -14,6 +14,7 @@ from tailback.io.atomic_exchange import recover
 from tailback.io.input_files import content
 from tailback.io.manifest import read_manifest
 from tailback.io.parquet import read_table
+from tailback.version import version
 
 DIAGNOSE_AGAIN = "diagnose again"
 
@@ -43,10 +44,17 @@ def read_diagnosis(folder: Path) -> Diagnosis:
             file=folder,
             remedy="name a folder that 'tailback diagnose SOURCE --out FOLDER' wrote",
         )
-    read_manifest(folder).check(file.name)
+    manifest = read_manifest(folder)
+    manifest.check(file.name)
     try:
         return Diagnosis.model_validate_json(content(file, RunError))
     except ValueError as error:
+        if manifest.version == version() and "run" not in manifest.files:
+            raise RunError(
+                "is the diagnosis of pairs of hosts or of a run that hangs, and holds no run",
+                file=folder,
+                remedy="print it by the command that made it, or read its diagnosis.json",
+            ) from None
         raise RunError(
             f"damaged diagnosis: {str(error).splitlines()[0]}", file=file, remedy=DIAGNOSE_AGAIN
         ) from None

@@ -117,14 +117,15 @@ class DiagnosisRequest(FrozenModel):
         return {path for path in named if os.path.isdir(path)}
 
     def _question(self, inputs: Collection[str]) -> list[Any]:
-        """What is asked, with the absolute paths of inputs and of folders that hold them."""
+        """What is asked, with the real paths of inputs and of folders that hold them."""
+        real = {os.path.realpath(path) for path in inputs}
 
-        def absolute(text: str) -> str:
-            path = os.path.normpath(os.path.join(self.folder, text))
-            return path if text and _holds(path, inputs) else text
+        def resolved(text: str) -> str:
+            path = os.path.realpath(os.path.join(self.folder, text))
+            return path if text and _holds(path, real) else text
 
         asked = [self.scenario, self.case, self.captures, self.options, self.notes]
-        return [_with_strings(each, absolute) for each in asked]
+        return [_with_strings(each, resolved) for each in asked]
 
     @property
     def base(self) -> Path:
@@ -236,11 +237,12 @@ def why_outdated(folder: Path, asked: DiagnosisRequest) -> str:
         RunError: Its manifest or its request is damaged.
     """
     made = read_manifest(folder)
-    if not (folder / REQUEST_FILE).is_file() or made.sha256 is None:
-        return "does not say what it was made from"
     if made.version != version():
         return f"Tailback {made.version} made it, and this is {version()}"
-    made.check(REQUEST_FILE)
+    for name, fault in made.faults().items():
+        return f"its {name} {fault}"
+    if not (folder / REQUEST_FILE).is_file():
+        return "does not say what it was made from"
     request = DiagnosisRequest.read(folder)
     if request.program != asked.program:
         return "another build of Tailback made it"
@@ -253,9 +255,13 @@ def why_outdated(folder: Path, asked: DiagnosisRequest) -> str:
     if changed:
         path, reason = next(iter(changed.items()))
         return f"its input {path!r} {reason}"
-    if request.listings != asked.listings:
+    if _by_real_path(request.listings) != _by_real_path(asked.listings):
         return "files were added to its inputs, or removed"
     return ""
+
+
+def _by_real_path(listings: dict[str, str]) -> dict[str, str]:
+    return {os.path.realpath(folder): digest for folder, digest in listings.items()}
 
 
 def _listing(folder: Path) -> str:
@@ -281,11 +287,14 @@ def _digest(path: Path) -> str | None:
 
 
 def _with_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """JSON data with every string changed."""
+    """JSON data with every string changed but names, which may look like a path."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _with_strings(entry, change) for key, entry in value.items()}
+        return {
+            key: entry if key == "name" else _with_strings(entry, change)
+            for key, entry in value.items()
+        }
     if isinstance(value, list):
         return [_with_strings(entry, change) for entry in value]
     return value

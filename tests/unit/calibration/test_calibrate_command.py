@@ -318,3 +318,20 @@ def test_text_of_files_stays_text(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "\x1b" not in capsys.readouterr().out
     assert "\x1b" not in out.read_text()
     assert load(out).settings.keys() <= {"eager"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        outputs.osu_latency_7().replace("Pass", "Fail", 1),
+        outputs.nccl_text().replace(
+            "# Out of bounds values : 0 OK", "# Out of bounds values : 3 FAILED"
+        ),
+    ],
+    ids=["osu", "nccl"],
+)
+def test_damaged_data_calibrates_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text(text)
+    with pytest.raises(CalibrationError, match="data arrived damaged") as caught:
+        tb.calibrate([tmp_path / "out.txt"])
+    assert "before you calibrate" in str(caught.value)

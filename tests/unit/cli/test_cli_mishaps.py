@@ -333,4 +333,31 @@ def test_ports_read_once_leave_the_verdict_open(
     tailback(["counters", str(first), str(cut), "--every", "60 s"])
     out = " ".join(capsys.readouterr().out.split())
     assert out.startswith("VERDICT UNDETERMINED")
-    assert "no rate of 14 other ports, read once only" in out
+    assert "no rate of 15 other ports, read once at most" in out
+
+
+def test_port_at_a_cut_is_not_called_quiet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever the file ends: in a number, after a field, or between two ports."""
+    first, second = (
+        ROOT / "examples" / "counters" / f"leaf06-12h0{minute}.txt" for minute in (0, 1)
+    )
+    fabric = str(ROOT / "examples" / "demo" / "fabric.ibnetdiscover")
+    cut, text = tmp_path / "cut.txt", second.read_text()
+    last = text.rindex("# Port")
+    for length in (*range(last - 60, len(text), 23), len(text) - 1, len(text)):
+        cut.write_text(text[:length])
+        command = ["counters", str(first), str(cut), "--every", "60 s", "--fabric", fabric]
+        # No port stalls for so much of its time.
+        tailback([*command, "--threshold", "99"])
+        out = " ".join(capsys.readouterr().out.split())
+        if length == len(text):
+            assert out.startswith("VERDICT LITTLE STALL none of 20 ports")
+        elif length == last:
+            assert out.startswith("VERDICT LITTLE STALL IN 19 OF 20 PORTS")
+        else:
+            assert out.startswith("VERDICT UNDETERMINED"), text[last:length]
+            assert "other port" in out and "read once at most" in out
+            assert "left out: 1 damaged port (cut.txt, line" in out
+            assert "NEXT correct what was left out, or collect it again" in out

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import tailback.sources.request as requests
 from tailback.cli import run as tailback
 from tailback.io.manifest import MANIFEST
+from tests.factories.benchmark_outputs import nccl_text
 from tests.factories.recordings import infiniband_recording
 
 
@@ -99,10 +102,50 @@ def test_other_program_makes_a_diagnosis_outdated(
     assert "KEPT" in capsys.readouterr().out
 
 
-def test_damaged_diagnosis_is_not_printed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "diagnosis" / "report.html").write_text("forged")
+@pytest.mark.parametrize("name", ["report.html", "request.json", "run/run.json"])
+@pytest.mark.parametrize("damage", ["edited", "missing"])
+def test_damaged_diagnosis_is_replaced_on_request(
+    name: str, damage: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = next((folder / "diagnosis").glob(name), folder / "diagnosis" / "report.html")
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_text("forged")
+    error = refusal(capsys, folder)
+    assert file.name in error and ("SHA-256" if damage == "edited" else "is missing") in error
+    assert diagnose(folder, "--update") in (0, 3)
+    assert diagnose(folder) in (0, 3) and "KEPT" in capsys.readouterr().out
+
+
+def test_diagnosis_without_manifest_is_not_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "diagnosis" / MANIFEST).unlink()
     assert diagnose(folder) == 2
-    assert "SHA-256" in capsys.readouterr().err
+    assert "remove this one yourself" in " ".join(capsys.readouterr().err.split())
+    assert diagnose(folder, "--force") == 2
+
+
+@pytest.mark.parametrize("how", ["parent", "beside", "link"])
+def test_same_source_by_another_path_is_kept(
+    how: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_in(folder)
+    if how == "parent":
+        monkeypatch.chdir(folder / "diagnosis")
+        path = f"../inputs/../inputs/{source.name}"
+    elif how == "beside":
+        # Its name, which names the scenario, is also its path.
+        monkeypatch.chdir(folder / "inputs")
+        path = source.name
+    else:
+        (folder / "link").symlink_to(folder / "inputs")
+        monkeypatch.chdir(folder)
+        path = f"link/{source.name}"
+    command = ["diagnose", path, "--out", str(folder / "diagnosis"), "--seeds", "1", "--quiet"]
+    assert tailback(command) in (0, 3)
+    assert "KEPT" in capsys.readouterr().out
 
 
 def test_result_below_the_source_is_no_input(
@@ -112,3 +155,28 @@ def test_result_below_the_source_is_no_input(
     command = ["diagnose", str(source_in(folder)), "--out", inside, "--seeds", "1", "--quiet"]
     assert tailback(command) in (0, 3) and tailback(command) in (0, 3)
     assert "KEPT" in capsys.readouterr().out
+
+
+def test_tests_of_pairs_are_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs").mkdir()
+    for pair in combinations(("n0", "n1", "n2", "n3"), 2):
+        (tmp_path / "pairs" / f"{'-'.join(pair)}.log").write_text(nccl_text(pair))
+    out = str(tmp_path / "out")
+    assert tailback(["diagnose", str(tmp_path / "pairs"), "--out", out]) == 0
+    first = capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert tailback(["diagnose", "pairs/../pairs", "--out", out]) == 0
+    second = capsys.readouterr().out
+    assert "KEPT" in second and second.startswith(first.rstrip("\n"))
+    assert tailback(["diagnose", "pairs", "--out", out, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cause"] == "healthy"
+    for command in ("verify", "report"):
+        assert tailback([command, out]) == 2
+        assert "holds no run" in capsys.readouterr().err
+    (tmp_path / "pairs" / "n4-n5.log").write_text(nccl_text(("n4", "n5")))
+    assert tailback(["diagnose", "pairs", "--out", out]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert tailback(["diagnose", "pairs", "--out", out, "--update"]) == 0
+    assert "KEPT" not in capsys.readouterr().out

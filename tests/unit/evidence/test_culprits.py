@@ -69,6 +69,23 @@ def test_the_job_whose_bursts_agree_is_named() -> None:
     assert pair["lost_gbps"] == pytest.approx(30 * a.mean(), rel=0.1)
 
 
+def rare_waits(course: Course, rng: np.random.Generator, times: float) -> Course:
+    """Stall as a sum of few waits of very different lengths, so many times as often in bursts."""
+    often = rng.poisson(0.5 * np.where(course > 0, times, 1.0))
+    return np.array([0.02 * rng.lognormal(0, 1.5, count).sum() for count in often])
+
+
+@pytest.mark.parametrize(("times", "least", "most"), [(2.5, 22, 30), (1.0, 0, 2)])
+def test_few_long_waits_do_not_decide(times: float, least: int, most: int) -> None:
+    named = []
+    for seed in range(30):
+        others = {f"o{n}": bursts(100 * seed + n) for n in range(3)}
+        stall = rare_waits(others["o0"], np.random.default_rng(seed), times)
+        named.append(explained(np.clip(stall, 0, 1), others)[0]["culprit"])
+    assert least <= named.count("o0") <= most
+    assert len([name for name in named if name not in ("o0", None)]) <= 2
+
+
 def test_unrelated_jobs_are_not_named() -> None:
     named = 0
     for seed in range(40):

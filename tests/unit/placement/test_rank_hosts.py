@@ -259,7 +259,11 @@ def test_wrong_rank_files_on_the_command_line(tmp_path: Path) -> None:
         return str(caught.value)
 
     assert "'n9' is not in the fabric" in refused("rank,host\n0,n9\n1,n0\n2,n0\n3,n0\n")
-    assert "job has 4 ranks, the chosen hosts hold 2" in refused("rank,host\n0,n1\n1,n0\n")
+    # What lacks is a rank of the file, not room on the hosts.
+    for text in ("rank,host\n0,n1\n1,n0\n", "n1\nn0\n", "rank 0=n1 slot=0\nrank 1=n0 slot=0\n"):
+        message = refused(text)
+        assert "ranks.csv: rank 2 is missing: the file places 2 ranks, the job has 4" in message
+        assert "add the host of each rank up to 3" in message and "hosts hold" not in message
     six = "rank,host\n" + "".join(f"{rank},n0\n" for rank in range(6))
     assert "places 6 ranks, the job has 4" in refused(six)
     four = "rank,host\n0,n1\n1,n1\n2,n1\n3,n1\n"

@@ -622,3 +622,48 @@ def test_damaged_port_was_not_at_threshold(tmp_path: Path) -> None:
     ]
     readings = merged(parts).readings.filter(pl.col("port") == 1)
     assert readings["xmit_wait_ticks"].to_list() == [900000]
+
+
+CUT_WITHIN_A_PORT = {
+    "perfquery": (
+        "# Port counters: Lid 2 port 1 (CapMask: 0x1600)\nPortXmitData:..7\nPortXmitWait:..812\n"
+        "# Port counters: Lid 2 port 2 (CapMask: 0x1600)\nPortXmitData:..9\nPortXmitWait:..1234"
+    ),
+    "ibqueryerrors": (
+        'Errors for "leaf"\n   GUID 0x1 port 1: [PortXmitData == 7] [PortXmitWait == 812]\n'
+        "   GUID 0x1 port 2: [PortXmitData == 9] [PortXmitWait == 1234]"
+    ),
+    "ethtool": (
+        "# a eth0 1790000000\nNIC statistics:\n     tx_bytes: 7\n     tx_pause: 812\n"
+        "# a eth1 1790000000\nNIC statistics:\n     tx_bytes: 9\n     tx_pause: 1234"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CUT_WITHIN_A_PORT)
+@pytest.mark.parametrize("lost", [0, 2])
+def test_port_at_the_cut_is_left_out(tmp_path: Path, name: str, lost: int) -> None:
+    """The last number may lack digits: it would count as a reset, or as less."""
+    text = CUT_WITHIN_A_PORT[name]
+    complete = load([put(tmp_path, name, f"{text}\n")])
+    assert complete.counters.readings["port"].n_unique() == 2
+    assert not complete.counters.left_out
+    cut = load([put(tmp_path, name, text[: len(text) - lost])])
+    assert cut.counters.readings["port"].n_unique() == 1
+    (note,) = cut.counters.left_out
+    assert note.startswith("left out: 1 damaged") and name in note
+
+
+def test_port_with_fewer_fields_than_others_is_cut(tmp_path: Path) -> None:
+    text = CUT_WITHIN_A_PORT["perfquery"]
+    cut = load([put(tmp_path, "x.txt", text[: text.rindex("PortXmitWait")])])
+    assert cut.counters.readings["port"].to_list() == [1]
+    assert "the file ends within this port" in cut.counters.left_out[0]
+
+
+def test_cut_number_of_a_port_blames_no_other(tmp_path: Path) -> None:
+    """``port 1`` may be the begin of ``port 12``."""
+    text = CUT_WITHIN_A_PORT["perfquery"] + "\n# Port counters: Lid 2 port 1"
+    cut = load([put(tmp_path, "x.txt", text)])
+    assert cut.counters.readings["port"].to_list() == [1, 2]
+    assert "left out: 1 damaged port" in cut.counters.left_out[0]

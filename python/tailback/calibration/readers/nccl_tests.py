@@ -39,7 +39,12 @@ def sniff(text: str) -> bool:
     )
 
 
-_WRONG = re.compile(r"^# Out of bounds values\s*:\s*([1-9]\d{0,17})\s+FAILED", re.M)
+_DIGITS: Final = 18
+"""Digits of a number of wrong values: one with more is damaged text."""
+
+_WRONG: Final = re.compile(
+    rf"^# Out of bounds values\s*:\s*([1-9]\d{{0,{_DIGITS - 1}}})\s+FAILED", re.M
+)
 
 
 def read(text: str, path: Path) -> BenchmarkData:
@@ -47,14 +52,15 @@ def read(text: str, path: Path) -> BenchmarkData:
     out = BenchmarkData()
     if text.lstrip().startswith("{"):
         data = _json(text, path)
-        points = _results(data, path)
+        points, wrong = _results(data, path)
         out.hosts = _json_hosts(data)
     else:
-        points = _table(text, path, out.notes)
+        points, wrong = _table(text, path, out.notes)
         out.hosts, out.devices = _hosts(text)
-        wrong = sum(int(match[1]) for match in _WRONG.finditer(text))
-        if wrong:
-            out.notes.append(f"{counted(wrong, 'received value')} wrong: data was corrupted")
+        # A cut output lacks the sum below the table, and a row may be cut before its own count.
+        wrong = max(wrong, sum(int(match[1]) for match in _WRONG.finditer(text)))
+    if wrong:
+        out.corrupted = f"{counted(wrong, 'received value')} wrong"
     out.series.append(_series(points))
     return out
 
@@ -92,7 +98,11 @@ def _json_hosts(data: dict[str, Any]) -> list[str]:
     return [host_of[rank] for rank in sorted(host_of)]
 
 
-def _table(text: str, path: Path, notes: list[str]) -> list[tuple[float, float, float]]:
+def _table(text: str, path: Path, notes: list[str]) -> tuple[list[tuple[float, float, float]], int]:
+    """Size, bytes a second and step of each row; and the number of received values that are wrong.
+
+    The latter is not printed if the test does not check them (``N/A``).
+    """
     header, line, rows = list[str](), 1, list[Row]()
     for count, plain in enumerate(text.splitlines(), 1):
         if _HEADER.match(plain):
@@ -107,7 +117,7 @@ def _table(text: str, path: Path, notes: list[str]) -> list[tuple[float, float, 
             place=f"line {line}",
             remedy=_REMEDY,
         )
-    out = []
+    out, wrong = [], 0
     for row in without_cut_row(rows, notes):
         # Tests without root or operation leave these columns empty; the results are at the end.
         missing = len(header) - len(row.fields)
@@ -126,8 +136,14 @@ def _table(text: str, path: Path, notes: list[str]) -> list[tuple[float, float, 
         rate = number(bus, row.line, "bus bandwidth", path)
         if bytes_ > 0 and rate > 0:
             out.append((bytes_, rate * 1e9, step(bus) * 1e9))
+        counts = [
+            cell
+            for name, cell in zip(header[missing:], row.fields, strict=True)
+            if name == "#wrong"
+        ]
+        wrong += sum(int(cell) for cell in counts if cell.isdecimal() and len(cell) <= _DIGITS)
     require_rows(out, "nccl-tests", line, path)
-    return out
+    return out, wrong
 
 
 def _json(text: str, path: Path) -> dict[str, Any]:
@@ -144,20 +160,29 @@ def _json(text: str, path: Path) -> dict[str, Any]:
     return data
 
 
-def _results(data: dict[str, Any], path: Path) -> list[tuple[float, float, float]]:
-    out = []
+def _results(data: dict[str, Any], path: Path) -> tuple[list[tuple[float, float, float]], int]:
+    """As :func:`_table`."""
+    out, wrong = [], 0.0
     for count, result in enumerate(data["results"], 1):
         place = f"results, number {count}"
         inside = None
         if isinstance(result, dict):
-            inside = result.get("out_of_place") or result.get("in_place")
+            both = result.get("out_of_place"), result.get("in_place")
+            inside = both[0] or both[1]
+            # Absent, or text, if the test does not check what it receives.
+            counts = [each.get("nwrong") for each in both if isinstance(each, dict)]
+            wrong += sum(
+                _number(number, "nwrong", place, path)
+                for number in counts
+                if isinstance(number, int | float)
+            )
         bus = inside.get("bus_bw") if isinstance(inside, dict) else None
         sent = result.get("size") if isinstance(result, dict) else None
         bytes_, rate = _number(sent, "size", place, path), _number(bus, "bus_bw", place, path)
         if bytes_ and rate:
             out.append((bytes_, rate * 1e9, 0.0))
     require_rows(out, "nccl-tests", 1, path)
-    return out
+    return out, int(wrong)
 
 
 def _number(value: object, name: str, place: str, path: Path) -> float:

@@ -60,7 +60,7 @@ def read(text: str, path: Path) -> BenchmarkData:
         if not block.test:
             out.notes.append(f"{shown(block.title)} is not used")
             continue
-        out.series.append(_series(block, path, out.notes))
+        out.series.append(_series(block, path, out))
         if "cuda" in block.title.lower() or "rocm" in block.title.lower():
             out.notes.append(f"{shown(block.title)} may move data of GPUs")
     return out
@@ -86,7 +86,8 @@ def _blocks(text: str) -> list[_Block]:
     return out
 
 
-def _series(block: _Block, path: Path, notes: list[str]) -> Series:
+def _series(block: _Block, path: Path, out: BenchmarkData) -> Series:
+    """The series of a test; ``out`` gets notes, and what arrived damaged."""
     require_rows(block.rows, block.test, block.header_line or 1, path)
     column = next((i for i, name in enumerate(block.header) if _MEAN.fullmatch(name)), None)
     if column is None:
@@ -99,15 +100,10 @@ def _series(block: _Block, path: Path, notes: list[str]) -> Series:
     check = next((i for i, name in enumerate(block.header) if name == "validation"), None)
     points = []
     what = "latency in µs" if block.test == "osu_latency" else "bandwidth in MB/s"
-    for row in without_cut_row(block.rows, notes, columns=len(block.header), column=column):
+    for row in without_cut_row(block.rows, out.notes, columns=len(block.header), column=column):
         require_fields(row, block.header, path)
-        if check is not None and row.fields[check].lower() != "pass":
-            raise CalibrationError(
-                f"the benchmark's own validation says {shown(row.fields[check])}",
-                file=path,
-                place=f"line {row.line}",
-                remedy="data arrived damaged: find out why before you calibrate",
-            )
+        if check is not None and row.fields[check].lower() != "pass" and not out.corrupted:
+            out.corrupted = f"line {row.line}: its own validation says {shown(row.fields[check])}"
         value = row.fields[column]
         bytes_ = size(row.fields[0], row.line, path)
         points.append((bytes_, positive(value, row.line, what, path), step(value)))

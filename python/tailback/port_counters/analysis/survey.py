@@ -25,6 +25,7 @@ from tailback.port_counters.findings.conservation import (
     wrong_pairs_note,
 )
 from tailback.port_counters.findings.ill_links import ill_links, without
+from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import CounterError
 
 
@@ -105,7 +106,8 @@ def analyse(
             ill=ill,
             changes=changes,
             balances=balances,
-            read_once=read_once(source.counters.readings).height,
+            read_once=read_once(source.counters.readings).height + _never_read(source.counters),
+            damaged=bool(source.counters.left_out),
         )
         return replace(judged, contradiction=contradiction)
     except CounterError as error:
@@ -117,6 +119,12 @@ def analyse(
             file=source.path,
             remedy="the archive was cut or edited; its columns are in docs/how-to/counters.md",
         ) from None
+
+
+def _never_read(counters: CounterData) -> int:
+    """Number of ports of which every reading is damaged."""
+    places = set(counters.readings.select("node_name", "port").unique().iter_rows())
+    return sum(place not in places for place in counters.damaged if place[1] >= 0)
 
 
 def _with_classes(ports: pl.DataFrame, classes: pl.DataFrame) -> pl.DataFrame:

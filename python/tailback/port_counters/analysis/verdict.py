@@ -88,8 +88,8 @@ class Verdict:
             ``slower``: a link runs below its speed; ``stalls``: some port was stalled for at
             least ``threshold`` of its time, or its counter is full; ``quiet``: none was;
             ``unknown``: no interval has a stall, no counter moved at all, most ports were read once
-            only, or whether one was depends on the length of a tick, which is known within bounds
-            only.
+            only, or a port since a file is damaged, or whether one was depends on the length of a
+            tick, which is known within bounds only.
         threshold: Share of its time from which a port counts as stalling, 0–1.
         ports: Table of :func:`by_port` with ``category`` and ``port_type``, worst first.
         groups: Table of :func:`by_group`.
@@ -104,7 +104,7 @@ class Verdict:
         ill: Table ``ill_links``: links that need a hand, the worst first.
         changes: Table ``link_changes``: changes of links and devices, in order.
         balances: Table ``link_balances``: what was sent into each link and what arrived.
-        read_once: Ports that are not in the tables, as they were read once only.
+        read_once: Ports that are not in the tables, as they were read once at most.
         contradiction: Ports whose far ends counters and fabric state differently, as a sentence;
             empty if there are none.
     """
@@ -136,6 +136,11 @@ class Verdict:
     def counted(self, kind: str) -> pl.DataFrame:
         """The events of one kind, largest first."""
         return self.events.filter(pl.col("finding") == kind)
+
+    @property
+    def n_known(self) -> int:
+        """Number of ports whose stall is known."""
+        return int(self.ports["stall_fraction"].count())
 
     @property
     def still(self) -> bool:
@@ -424,6 +429,7 @@ def assess(
     changes: pl.DataFrame | None = None,
     balances: pl.DataFrame | None = None,
     read_once: int = 0,
+    damaged: bool = False,
 ) -> Verdict:
     """Find out where ports stall, from counters alone.
 
@@ -438,7 +444,8 @@ def assess(
         ill: Table ``ill_links``.
         changes: Table ``link_changes``.
         balances: Table ``link_balances``.
-        read_once: Other ports, which were read once only.
+        read_once: Other ports, which were read once at most.
+        damaged: Whether files or parts of them were left out, which may be why.
     """
     counted = no_events() if events is None else events
     table, _ = attach(ports, classes)
@@ -465,6 +472,7 @@ def assess(
     elif (
         with_share.is_empty()
         or with_share.height < read_once
+        or (damaged and read_once > 0)
         or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
         or (with_share["stall_high_fraction"] >= threshold).any()
@@ -547,7 +555,7 @@ def links_down(down: pl.DataFrame) -> str:
 
 def _stalls(verdict: Verdict) -> str:
     """How long ports stalled."""
-    n_ports = verdict.ports.filter(pl.col("stall_fraction").is_not_null()).height
+    n_ports = verdict.n_known
     if verdict.stalling.is_empty():
         if verdict.may_stall.height:
             return ticks_vary(verdict.may_stall, verdict.ports.height, verdict.threshold)
@@ -562,6 +570,8 @@ def _stalls(verdict: Verdict) -> str:
         used = verdict.ports["utilization"].max()
         busiest = None if used is None else float(used)  # type: ignore[arg-type]
         text = none_stalled(n_ports, verdict.threshold, worst, busiest)
+        if unknown := verdict.ports.height - n_ports:
+            text += f"; the stall of {counted(unknown, 'other port')} is unknown"
         return f"{text}; {only_once(verdict.read_once)}" if verdict.read_once else text
     mine = verdict.stalling
     full = mine.filter(FULL_COUNTER)
@@ -635,7 +645,7 @@ def no_stall_share(untimed: int, ports: int) -> str:
 
 def only_once(ports: int) -> str:
     """Ports of which nothing is known."""
-    return f"no rate of {counted(ports, 'other port')}, read once only"
+    return f"no rate of {counted(ports, 'other port')}, read once at most"
 
 
 def none_stalled(ports: int, threshold: float, worst: float, used: float | None) -> str:

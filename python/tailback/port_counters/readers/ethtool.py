@@ -18,7 +18,9 @@ from tailback.port_counters.readers.interface_counters import interface_row
 from tailback.port_counters.readers.model import (
     CounterData,
     begins_with,
+    cut_text,
     events_of,
+    left_out_rows,
     parse_counter,
     quoted_text,
     read_text,
@@ -59,7 +61,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     place: re.Match[str] | None = None
     untimed = False
     blocks: list[tuple[re.Match[str], dict[str, int]]] = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    text = read_text(path)
+    for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
             place = _PLACE.fullmatch(line.rstrip())
         elif line.strip() == _HEAD:
@@ -83,6 +86,13 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 place=f"line {number}, column 1",
                 remedy=_REMEDY,
             )
+    left_out = list[str]()
+    if blocks and not text.endswith("\n"):
+        error = cut_text(path, text.count("\n") + 1)
+        if len(blocks) == 1:
+            raise error
+        left_out = [left_out_rows([error], "damaged port")]
+        blocks.pop()
     for named, values in blocks:
         row = interface_row(values, unknown)
         stated = named["time"]
@@ -101,5 +111,9 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             remedy=_REMEDY,
         )
     return CounterData(
-        readings_of(rows), unknown=list(unknown), untimed=untimed, events=events_of(rows)
+        readings_of(rows),
+        unknown=list(unknown),
+        untimed=untimed,
+        events=events_of(rows),
+        left_out=left_out,
     )

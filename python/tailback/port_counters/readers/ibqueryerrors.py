@@ -30,6 +30,7 @@ from tailback.port_counters.readers.model import (
     CounterData,
     Unprinted,
     begins_with,
+    cut_text,
     events_of,
     left_out_rows,
     missing_flags,
@@ -83,6 +84,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         notes.append("ibqueryerrors prints no time: the file's modification time was used")
     when, name, sums = time_of(path, time_ns), "", 0
     text = read_text(path)
+    last = text.count("\n") + 1
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
         if match := _NODE.fullmatch(line):
@@ -92,6 +94,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
                 sums += 1
                 continue
             try:
+                if number == last:
+                    raise cut_text(path, number)
                 rows.append(_reading(path, number, match, unknown, name, when))
             except CounterError as error:
                 problems.append(error)

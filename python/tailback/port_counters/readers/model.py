@@ -105,6 +105,7 @@ class CounterData:
         events: Counters of errors, pauses, marks and losses, rows of ``port_events.READINGS``.
         left_out: Notes on files, and on rows of files, that could not be read beside others that
             could. :func:`united` puts them first among its notes.
+        damaged: Devices, by their names here, and numbers of ports of which a reading was damaged.
         stated_ticks: Bytes in a tick of PortXmitWait that a device states, by its name here.
         devices: Devices that fields beside their name identify. Until :func:`united`, their
             ``node_name`` in the tables is the key in this dictionary.
@@ -120,6 +121,7 @@ class CounterData:
     untimed: bool = False
     events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=port_events.READINGS))
     left_out: list[str] = field(default_factory=list)
+    damaged: frozenset[tuple[str, int]] = frozenset()
     stated_ticks: dict[str, int] = field(default_factory=dict)
     devices: dict[str, DeviceIdentity] = field(default_factory=dict)
     unprinted: Unprinted | None = None
@@ -260,6 +262,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
         any(part.untimed for part in parts),
         named(events),
         left_out=left_out,
+        damaged=frozenset[tuple[str, int]]().union(*(part.damaged for part in parts)),
         stated_ticks={name: size for part in parts for name, size in part.stated_ticks.items()},
         far_ends=named(pl.concat([part.far_ends for part in parts]).unique(maintain_order=True)),
     )
@@ -501,6 +504,21 @@ def read_text(path: Path) -> str:
         CounterError: It cannot be read.
     """
     return _strip_quotes(content(path, CounterError).decode("utf-8", errors="replace"))
+
+
+def cut_text(path: Path, line: int) -> CounterError:
+    """Error for the last port in the output of a tool that was cut within it.
+
+    Args:
+        path: The file.
+        line: Its last line.
+    """
+    return CounterError(
+        "the file ends within this port",
+        file=path,
+        place=f"line {line}",
+        remedy="the output was cut; collect it again",
+    )
 
 
 def unreadable(path: Path, error: OSError) -> CounterError:

@@ -26,6 +26,7 @@ from tailback.port_counters.readers.model import (
     WORD_BYTES,
     CounterData,
     begins_with,
+    cut_text,
     events_of,
     left_out_rows,
     missing_flags,
@@ -48,6 +49,7 @@ _FIELD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]{0,63}):\.*(?P<value>.*)")
 _GUID_FILE = re.compile(r"0x[0-9a-f]{16}")
 
 _ALL_PORTS = 255
+_UNKNOWN_PORT = -1
 _XMIT_WAIT_SUPPORTED = 1 << 12
 _ADDITIONAL_EXTENDED = 1 << 1
 
@@ -64,6 +66,7 @@ class _PortBlock:
     cap2: int | None
     values: dict[str, int] = field(default_factory=dict)
     further: dict[str, Any] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
     damage: CounterError | None = None
 
     def counters(self) -> list[tuple[str, str, int, int]]:
@@ -104,7 +107,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 
     A file called ``0x<GUID>.…``, as written by exporters, gives the GUID of its node. A plain and
     an extended section of one port make one reading, with 64-bit values where available. A port
-    with a damaged section is left out.
+    with a damaged section, or in which the file ends, is left out.
 
     Args:
         path: The text.
@@ -114,7 +117,13 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         CounterError: No section that can be read, or a port that appears twice.
     """
     ticks: dict[int, int] = {}
-    sections, unknown, notes = _sections(path, read_text(path), ticks)
+    text = read_text(path)
+    sections, unknown, notes = _sections(path, text, ticks)
+    if sections and _is_cut(text, sections):
+        last, line = sections[-1], text.rstrip().count("\n") + 1
+        last.damage = last.damage or cut_text(path, line)
+        # The number of a port at the end of the file may lack digits.
+        last.port = _UNKNOWN_PORT if last.line == line else last.port
     problems = {(s.lid, s.port): s.damage for s in sections if s.damage is not None}
     sections = [section for section in sections if (section.lid, section.port) not in problems]
     if problems and not sections:
@@ -161,8 +170,17 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         untimed=True,
         events=events_of(rows.values()),
         left_out=[left_out_rows(list(problems.values()), "damaged port")] if problems else [],
+        damaged=frozenset((LID_NAME.format(lid), port) for lid, port in problems),
         stated_ticks={LID_NAME.format(lid): size for lid, size in ticks.items()},
     )
+
+
+def _is_cut(text: str, sections: list[_PortBlock]) -> bool:
+    """Whether the text ends within its last section: in a line, or before a field of others."""
+    last = sections[-1]
+    kind = (last.extended, last.cap, last.cap2)
+    alike = [each for each in sections[:-1] if (each.extended, each.cap, each.cap2) == kind]
+    return not text.endswith("\n") or any(each.names > last.names for each in alike)
 
 
 def _merge_sections(row: dict[str, Any], section: _PortBlock) -> None:
@@ -226,6 +244,7 @@ def _sections(
             elif current is None:
                 unknown.setdefault(f"{other}: {match['name']}")
             elif current.damage is None:
+                current.names.add(match["name"])
                 try:
                     _take(path, number, match, current, unknown)
                 except CounterError as error:

@@ -30,6 +30,7 @@ from tailback.traffic.readers import (
 )
 from tailback.traffic.readers.capabilities import Capabilities
 from tailback.traffic.readers.dumpi import reader as dumpi
+from tailback.traffic.readers.flight_recorder import reader as flight_recorder
 from tailback.traffic.readers.inspector import reader as nccl_inspector
 from tailback.traffic.readers.kineto import reader as kineto
 from tailback.traffic.readers.nccl import reader as nccl_log
@@ -70,6 +71,7 @@ READERS: Registry[TraceReader] = Registry("reader", "trace formats")
 READERS.register("caliper")(caliper)
 READERS.register("chakra")(chakra)
 READERS.register("dumpi")(dumpi)
+READERS.register("flight-recorder")(flight_recorder)
 READERS.register("goal")(goal)
 READERS.register("ipm")(ipm)
 READERS.register("kineto")(kineto)
@@ -200,7 +202,8 @@ def _with_synchronous_sends(program: Program) -> Program:
 _KNOWN = (
     "give an OTF2 anchor file (.otf2), a GOAL schedule, a DUMPI, SimGrid, Chakra or Kineto trace, "
     "an export of Nsight Systems, a profile of IPM or mpiP, logs of Projections, NCCL or "
-    "its Inspector, or the folder of Open MPI's prof.<rank>.prof files: tailback list reader"
+    "its Inspector, dumps of PyTorch's Flight Recorder, or the folder of Open MPI's "
+    "prof.<rank>.prof files: tailback list reader"
 )
 
 __all__ = ["READERS", "TimedTraceReader", "TraceReader", "read_trace", "timed_reader"]

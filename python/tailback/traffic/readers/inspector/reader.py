@@ -14,17 +14,16 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from tailback.errors import TraceError
 from tailback.io.delimited import FILES_NAMED, NotUsed, not_used
 from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
+from tailback.traffic.nccl.durations import synchronised
 from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.rank_calls import (
     RankCall,
-    common_order,
     contradictions,
     differing_ranks,
     join_calls,
@@ -250,7 +249,7 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     timed = all(call.end_ns for rank_calls in calls for call in rank_calls)
     durations_only = ""
     if not timed:
-        calls, irregular = _synchronised(calls)
+        calls, irregular = synchronised(calls)
         durations_only = (
             "Only the times of collectives are recorded, and their shares are of these: what a "
             "rank usually computes longer than the quickest is counted; irregular delays of "
@@ -724,52 +723,6 @@ def _choice(
         protocol,  # type: ignore[arg-type]
         channels or usual.channels,
     )
-
-
-def _synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], float]:
-    """Calls with durations only on a common clock, as early as possible.
-
-    All members end a call at once, and it takes what the last to begin needs. What a rank usually
-    begins later than the first is computation before it. Irregular delays may be of any cause: they
-    are left out.
-
-    Returns:
-        The calls, and the time of irregular delays as a share of that in calls.
-    """
-    sides: dict[object, dict[int, RankCall]] = defaultdict(dict)
-    for rank, rank_calls in enumerate(calls):
-        for call in rank_calls:
-            sides[call.key][rank] = call
-    late: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for side in sides.values():
-        longest = max(-call.start_ns for call in side.values())
-        for rank, call in side.items():
-            late[_kind(rank, call)].append(longest + call.start_ns)
-    usual = {kind: round(median(delays)) for kind, delays in late.items()}
-    spent = regular = 0
-    now = [1] * len(calls)
-    out: list[list[RankCall]] = [[] for _ in calls]
-    number = {key: k for k, key in enumerate(sides)}
-    queues = [[number[call.key] for call in rank_calls] for rank_calls in calls]
-    members = list(sides.values())
-    order, _ = common_order(queues, [tuple(side) for side in members], [0] * len(members))
-    for side in (members[k] for k in order):
-        delays = {rank: usual[_kind(rank, call)] for rank, call in side.items()}
-        first = min(delays.values())
-        start = max(now[rank] for rank in side)
-        took = min(-call.start_ns for call in side.values())
-        end = start + max(delays.values()) - first + took
-        spent += max(-call.start_ns for call in side.values())
-        regular += end - start
-        for rank, call in side.items():
-            out[rank].append(replace(call, start_ns=start + delays[rank] - first, end_ns=end))
-            now[rank] = end
-    return out, max(1.0 - regular / max(spent, 1), 0.0)
-
-
-def _kind(rank: int, call: RankCall) -> tuple[object, ...]:
-    """What calls of a rank have in common that repeat one another."""
-    return rank, call.communicator, call.call, call.nbytes, call.members
 
 
 def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:

@@ -14,45 +14,15 @@ from numpy.typing import NDArray
 from tailback.errors import TraceError
 from tailback.io.delimited import shown, unused_keys
 from tailback.traffic.nccl.choice import MAX_CHANNELS
+from tailback.traffic.nccl.pytorch_names import (
+    ELEMENT_BYTES,
+    buffer_elements,
+    call_of,
+    letters_of,
+)
 from tailback.traffic.nccl.rank_calls import RankCall
 
 _DEVICE: Final = ("kernel", "gpu_memcpy", "gpu_memset")
-_ELEMENT_BYTES: Final = {
-    "float": 4,
-    "double": 8,
-    "half": 2,
-    "bfloat16": 2,
-    "long": 8,
-    "int": 4,
-    "short": 2,
-    "byte": 1,
-    "char": 1,
-    "bool": 1,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2fnuz": 1,
-    "complexfloat": 8,
-    "complexdouble": 16,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-}
-_CALLS: Final = {
-    "allreduce": "AllReduce",
-    "allgather": "AllGather",
-    "reducescatter": "ReduceScatter",
-    "broadcast": "Broadcast",
-    "reduce": "Reduce",
-    "alltoall": "AllToAll",
-    "alltoallv": "AllToAll",
-    "gather": "Gather",
-    "scatter": "Scatter",
-    "barrier": "AllReduce",
-    "send": "SendRecv",
-    "recv": "SendRecv",
-}
-_SUFFIXES: Final = re.compile(r"(base|intotensor|tensor|coalesced|single|out|oop)+$")
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _INTEGERS: Final = re.compile(r"\d+")
 _MAX_VALUE: Final = 1 << 53
@@ -269,8 +239,8 @@ class _Reader:
         if "Collective name" not in args:
             args = {**self._params.get(args.get("External id"), {}), **args}
         self.unused |= dict.fromkeys(unused_keys([args], _ARGUMENTS))
-        name = re.sub("[^a-z]", "", str(args.get("Collective name", "")).lower())
-        call = _CALLS.get(name) or _CALLS.get(_SUFFIXES.sub("", name))
+        name = letters_of(str(args.get("Collective name", "")))
+        call = call_of(name)
         if call is None:
             self.unrecognised += 1
             return None
@@ -337,14 +307,9 @@ class _Reader:
         dtype = str(args.get("dtype", "")).rpartition("::")[2].lower()
         into = self._integer(number, args, "In msg nelems", 0)
         out = self._integer(number, args, "Out msg nelems", 0)
-        if (into or out) and dtype not in _ELEMENT_BYTES:
+        if (into or out) and dtype not in ELEMENT_BYTES:
             raise self._wrong(number, f"dtype is {shown(str(args.get('dtype')))}")
-        element = _ELEMENT_BYTES.get(dtype, 1)
-        if call in ("AllGather", "Gather"):
-            return max(out, into * n) * element
-        if call in ("ReduceScatter", "Scatter"):
-            return max(into, out * n) * element
-        return max(into, out) * element if call == "SendRecv" else (into or out) * element
+        return buffer_elements(call, into, out, n) * ELEMENT_BYTES.get(dtype, 1)
 
     def _row(self, number: int, args: dict[str, Any], n: int) -> tuple[int, ...]:
         """Bytes for each member of an exchange with splits; empty where they are equal."""
