@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailback.budget import fits, leave_out
+from tailback.api.candidates import DEFAULT_METHODS
+from tailback.budget import affordable, fits, leave_out
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.errors import option
 from tailback.evaluate import EngineVariation
@@ -22,6 +23,9 @@ AFTER_SEARCH, AFTER_REMEDIES = 14, 6
 for causes, and after that for remedies, at least: an instant network, four routings, six steps and
 two removals of the waterfall; balanced and noiseless computation, two orders of adapters, two
 causes together, and the run with the remedy."""
+
+OF_PLACEMENT = 3
+"""Simulations of a placement: alone with even spreading, without contention, and in the run."""
 
 MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
@@ -40,7 +44,9 @@ def repetitions(asked: int | None, run: base.Run) -> int:
         return asked
     if is_large(run):
         return 1
-    if not fits(REPETITIONS * AFTER_SEARCH):
+    # Repetitions tell how sure a result is: other placements come first.
+    first = len(DEFAULT_METHODS) * OF_PLACEMENT
+    if not fits(REPETITIONS * AFTER_SEARCH + first):
         leave_out("repetitions", 1, (REPETITIONS - 1) * AFTER_SEARCH)
         return 1
     return REPETITIONS
@@ -125,6 +131,17 @@ def engine_variations(run: base.Run, seeds: int) -> Sequence[EngineVariation]:
             return variations
         leave_out("engine settings", 0, len(variations) * AFTER_SEARCH)
     return ()
+
+
+def placements_that_fit(most: int) -> int:
+    """Number of placements, up to ``most``, whose simulations fit the time budget.
+
+    Those that do not are noted as left out.
+    """
+    count = affordable(most, OF_PLACEMENT, AFTER_SEARCH)
+    if count < most:
+        leave_out("placements", count, (most - count) * OF_PLACEMENT)
+    return count
 
 
 def note_on_effort(asked: int | None, run: base.Run) -> list[str]:

@@ -21,11 +21,13 @@ from tailback.cli.text import (
     without_gap,
     wrap,
 )
-from tailback.diagnosis.cause_wording import CODE, VERDICTS
+from tailback.diagnosis.cause_wording import CODE, verdict_name
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Remedy, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (
     bar_name,
+    budget_left_out,
+    budget_taken,
     confidence_sentence,
     measured_confidence,
 )
@@ -91,7 +93,7 @@ def diagnosis_lines(
     # Last: what is read first after a long screen.
     measurement = [] if asked is None else measurement_lines(asked)
     before, after = _sections(diagnosis, folder, call_sites, rank_files, verbose=verbose)
-    not_used = _not_used(diagnosis)
+    not_used = [*_budget(diagnosis), *_not_used(diagnosis)]
     if verbose:
         notes: Section = ("notes", without_gap(_notes(diagnosis)))
         shown, _ = fitting([*before, *after, notes], SCREEN_LINES, verbose=True)
@@ -158,8 +160,8 @@ def _verdict_lines(diagnosis: Diagnosis, *, verbose: bool) -> list[str]:
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    """The cause and its probability."""
-    name = VERDICTS[diagnosis.cause].upper()
+    """The cause with its alternatives, and their probability."""
+    name = verdict_name(diagnosis.cause, diagnosis.alternatives).upper()
     if diagnosis.confidence <= 0:
         return name
     return f"{name}, {percent(diagnosis.confidence, 0)} sure"
@@ -194,6 +196,14 @@ def _not_used(diagnosis: Diagnosis) -> list[str]:
     for text in others:
         lines += wrap(text, indent=" " * 10)
     return ["", *lines]
+
+
+def _budget(diagnosis: Diagnosis) -> list[str]:
+    """The time budget, and the names of all steps that it left out."""
+    if (use := diagnosis.budget) is None:
+        return []
+    text = f"{budget_taken(use)}; {budget_left_out([left.step for left in use.left_out])}"
+    return ["", *wrap(text, indent=" " * 8, first=f"{heading('BUDGET')}  ")]
 
 
 def _notes(diagnosis: Diagnosis) -> list[str]:
