@@ -297,6 +297,33 @@ def _times(evaluate: Evaluate, change: Change, seeds: Sequence[int]) -> list[flo
         return [float("inf")] * len(seeds)
 
 
+class Results:
+    """Results of scenarios, kept in a file: a scenario that is in it is not measured again.
+
+    Args:
+        file: One JSON object a line: the seed, the number and the result; None keeps nothing.
+        seed: Seed of the scenarios.
+    """
+
+    def __init__(self, file: Path | None, seed: int) -> None:
+        self._file, self._seed = file, seed
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        kept = [json.loads(line) for line in lines]
+        self._kept = {row["number"]: row["regret"] for row in kept if row["seed"] == seed}
+
+    def of(self, number: int) -> Regret | None:
+        """The regret in one scenario, as :func:`measure`."""
+        if number in self._kept:
+            row = self._kept[number]
+            return None if row is None else Regret(**row)
+        case = measure(self._seed, number)
+        if self._file is not None:
+            row = None if case is None else asdict(case)
+            with self._file.open("a") as file:
+                file.write(f"{json.dumps({'seed': self._seed, 'number': number, 'regret': row})}\n")
+        return case
+
+
 def table(cases: Sequence[Regret]) -> str:
     """The table of the page."""
     rows = [
@@ -328,11 +355,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="table in the page on accuracy")
+    parser.add_argument("--keep", type=Path, help="file of results; those in it are kept")
     asked = parser.parse_args()
+    results = Results(asked.keep, asked.seed)
     cases = list[Regret]()
     for number in range(asked.first, asked.first + asked.count):
         try:
-            case = measure(asked.seed, number)
+            case = results.of(number)
         except TailbackError as error:
             print(f"{number}: {error}", file=sys.stderr)
             continue

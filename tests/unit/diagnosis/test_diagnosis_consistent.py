@@ -246,12 +246,11 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
 
 def test_two_ways_to_save_the_same_time_are_named_together() -> None:
     """Other jobs cost our ranks half of the time where they are, and none at other places."""
-    run = other_run()
+    run = placement_run(background=True)
 
     def evaluate(change: Change) -> Run:
         beside = change.background and not change.placement_name
-        larger = change.variation is not None and change.variation.buffers > 1
-        share = 0.5 if not beside else 0.8 if larger else 1.0
+        share = 0.5 if not beside else 1.0 if change.variation is None else 0.8
         elapsed = round(share * TOTAL) if change.network == "as-is" else round(0.5 * TOTAL)
         return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
 
