@@ -23,7 +23,6 @@ from tailback.run.run import Run
 from tests.factories.diagnosis_runs import (
     TOTAL,
     endpoint_run,
-    other_run,
     placement_run,
     routing_run,
 )
