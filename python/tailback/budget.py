@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Final, Literal, get_args
 
 from tailback.frozen_model import FrozenModel
@@ -39,8 +40,8 @@ without which a cause or a remedy is not found, and last those that tell how sur
 _STEPS: Final = get_args(Step)
 
 RECENT: Final = 8
-"""Number of simulations whose mean duration predicts the next: those of one step are alike, and
-other steps simulate more or fewer packets."""
+"""Number of simulations whose median duration predicts the next: those of one step are alike, and
+other steps simulate more or fewer packets. The first one computes the routes as well."""
 
 
 class LeftOut(FrozenModel):
@@ -98,9 +99,10 @@ class Budget:
     _steps: list[Step] = field(default_factory=list)
     _began: float = field(init=False)
     _last: float = field(init=False)
+    _input_began: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._last = self.clock()
+        self._began = self._last = self._input_began = self.clock()
 
     @property
     def taken_s(self) -> float:
@@ -115,7 +117,7 @@ class Budget:
     @property
     def simulation_s(self) -> float:
         """Estimated time of a simulation with what follows it, seconds; 0 if none was timed."""
-        return sum(self._recent_s) / len(self._recent_s) if self._recent_s else 0.0
+        return median(self._recent_s) if self._recent_s else 0.0
 
     @property
     def use(self) -> BudgetUse:
@@ -176,12 +178,16 @@ class Budget:
         finally:
             self._steps.pop()
 
+    def begin_input(self) -> None:
+        """Begin the part that reads: the program is loaded."""
+        self._input_began = self.clock()
+
     def end_input(self) -> None:
-        """Take the time so far as an estimate of that of summing up and writing the results.
+        """Take the time of reading as an estimate of that of summing up and writing the results.
 
         Both grow with the number of ranks, messages and links.
         """
-        self._output_s = self.taken_s
+        self._output_s = self.clock() - self._input_began
 
     @contextmanager
     def reserve(self, simulations: int) -> Iterator[None]:

@@ -28,6 +28,7 @@ from tailback.api.effort import (
     placements_that_fit,
     proves_all,
     repetitions,
+    time_simulations,
     worth_screening,
 )
 from tailback.api.rankfiles import rank_files
@@ -289,6 +290,8 @@ def diagnose(
     for kind in remedies:
         REMEDIES[kind]
     limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
+    if limit is not None:
+        limit.begin_input()
     step = progress or _no_progress
     named = _files(source)
     evidence = {"counters": counters, "jobs": jobs, "samples": samples}
@@ -311,8 +314,10 @@ def diagnose(
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
     with limited_to(limit), spread(workers, dask, tasks) as folder:
-        repeated = repetitions(seeds, run)
         evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
+        if limit is not None:
+            time_simulations(evaluate)
+        repeated = repetitions(seeds, run)
         workflow = _Workflow(
             prepared,
             run,

@@ -9,8 +9,9 @@ import numpy as np
 from tailback.api.candidates import DEFAULT_METHODS
 from tailback.budget import affordable, fits, leave_out
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.diagnosis.waterfall_steps import ADAPTIVE
 from tailback.errors import option
-from tailback.evaluate import EngineVariation
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.remedy.optimiser import CHEAP_EVENTS
 from tailback.run import run as base
 from tailback.traffic.program import SENDS, Op, Program
@@ -31,6 +32,18 @@ MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
 and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
 2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/speed.md)."""
+
+
+def time_simulations(evaluate: Evaluate) -> None:
+    """Simulate two steps that every diagnosis needs, so that a budget knows how long that takes.
+
+    The first simulation takes longer: it has telemetry, and computes the routes.
+
+    Args:
+        evaluate: Simulates a change, and keeps the run.
+    """
+    for change in (ADAPTIVE.change, Change(network="star", background=False)):
+        evaluate(change)
 
 
 def repetitions(asked: int | None, run: base.Run) -> int:

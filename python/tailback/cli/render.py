@@ -27,6 +27,7 @@ from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (
     bar_name,
     budget_left_out,
+    budget_note,
     budget_taken,
     confidence_sentence,
     measured_confidence,
@@ -225,12 +226,18 @@ def _essential(diagnosis: Diagnosis) -> list[str]:
     """The notes on one screen: the first assumptions; without a verdict, any notes."""
     open_question = diagnosis.cause == "undetermined"
     notes = [*diagnosis.assumptions, *(diagnosis.warnings if open_question else ())]
-    return [text for text in dict.fromkeys(notes) if text not in diagnosis.not_used][:_NOTES]
+    return [text for text in dict.fromkeys(notes) if text not in _shown_always(diagnosis)][:_NOTES]
+
+
+def _shown_always(diagnosis: Diagnosis) -> set[str]:
+    """Warnings that lines of their own say."""
+    use = diagnosis.budget
+    return {*diagnosis.not_used, *([] if use is None else [budget_note(use)])}
 
 
 def _more(diagnosis: Diagnosis, left_out: Sequence[str], shown: Sequence[str]) -> str:
     """What ``-v`` prints and one screen does not."""
-    notes = {*diagnosis.warnings, *diagnosis.assumptions} - set(diagnosis.not_used)
+    notes = {*diagnosis.warnings, *diagnosis.assumptions} - _shown_always(diagnosis)
     more = len(notes) - len(shown)
     names = ["evidence", "candidates", *(name for name in left_out if name != "notes")]
     return ", ".join([*names, *([counted(more, "more note")] if more > 0 else [])])

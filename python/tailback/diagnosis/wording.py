@@ -49,13 +49,18 @@ def with_budget(diagnosis: Diagnosis, budget: Budget | None) -> Diagnosis:
     if budget is None:
         return diagnosis
     use = budget.use
+    warnings = [*diagnosis.warnings, budget_note(use)]
+    return diagnosis.model_copy(update={"budget": use, "warnings": warnings})
+
+
+def budget_note(use: BudgetUse) -> str:
+    """A sentence on a time budget: what it left out, with the time of that, and what it took."""
     steps = [
         f"{left.step} (after {counted(left.done, 'simulation')}; the next take "
         f"{left.estimate_s:.2g} s)"
         for left in use.left_out
     ]
-    note = f"{budget_taken(use)}; {budget_left_out(steps)}"
-    return diagnosis.model_copy(update={"budget": use, "warnings": [*diagnosis.warnings, note]})
+    return f"{budget_taken(use)}; {budget_left_out(steps)}"
 
 
 def budget_taken(use: BudgetUse) -> str:

@@ -14,6 +14,7 @@ from tailback.diagnosis.model import (
     Kind,
     Remedy,
     Saves,
+    Status,
 )
 from tailback.errors import option
 from tailback.placement.variant import FILE, RECORDED, HostChoice
@@ -286,6 +287,11 @@ def _advice(
     cause, kind = diagnosis.cause, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
     main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
+        simulated = any(c.proved and c.name != now for c in candidates)
+        if not simulated and any(c.status is Status.NO_TIME for c in candidates):
+            return (
+                f"No change was simulated in the time budget: allow more ({option('budget')}).",
+            )
         return () if main_finding is None or effective else (main_finding.advice,)
     if cause == "slow-link" and diagnosis.slow_links:
         if any(c.kind == kind for c in effective):
