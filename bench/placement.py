@@ -135,8 +135,8 @@ def rivals(
     graph, seed, shape = problem.graph, problem.seed, SIZES[ranks][1]
     yield "recursive bisection", lambda: recursive_bisection(graph, seed, PER_HOST)
     # A message crosses two links within a leaf, four within a pod, and six between pods.
-    sizes = shape["pods"], shape["leaves"], shape["hosts_per_leaf"], PER_HOST
-    yield "scotch", lambda: scotch(graph, tuple(zip(sizes, (6, 4, 2, 0), strict=True)))
+    tree = (shape["pods"], 6), (shape["leaves"], 4), (shape["hosts_per_leaf"], 2)
+    yield "scotch", lambda: scotch(graph, tree, PER_HOST)
     if not shuffled:
         yield "MPI_Cart_create", lambda: cart_reorder(problem.grid, PER_HOST)
         yield "hilbert", lambda: hilbert(problem.grid)

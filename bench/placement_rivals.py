@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tailback.placement.graph import Graph
 from tailback.placement.grid import coordinates
-from tailback.placement.partition import partition
+from tailback.placement.partition import partition, repair
 
 Slots = NDArray[np.int64]
 
@@ -44,12 +44,16 @@ def recursive_bisection(graph: Graph, seed: int, at_once: int) -> Slots:
     return out
 
 
-def scotch(graph: Graph, levels: Sequence[tuple[int, int]]) -> Slots | None:
-    """The static mapping of Scotch's ``gmap`` onto a tree; None where it is not installed.
+def scotch(graph: Graph, levels: Sequence[tuple[int, int]], per_host: int) -> Slots | None:
+    """The static mapping of Scotch's ``gmap`` onto a tree of hosts; None if it is not installed.
+
+    Hosts that it fills too much give ranks to others.
 
     Args:
         graph: The communication graph.
-        levels: Number of children and cost of a message between them, by level, the root first.
+        levels: Number of children and cost of a message between them, by level, the root first and
+            hosts last.
+        per_host: Slots of a host.
     """
     program = shutil.which("gmap") or shutil.which("scotch_gmap")
     if program is None:
@@ -67,8 +71,11 @@ def scotch(graph: Graph, levels: Sequence[tuple[int, int]]) -> Slots | None:
         target.write_text(f"tleaf\n{len(levels)}\t{tree}\n", encoding="ascii")
         subprocess.run([program, source, target, mapping], check=True, capture_output=True)
         rows = np.loadtxt(mapping, dtype=np.int64, skiprows=1)
+    host = np.empty(graph.n_vertices, np.int64)
+    host[rows[:, 0]] = rows[:, 1]
+    sizes = np.full(graph.n_vertices // per_host, per_host)
     out = np.empty(graph.n_vertices, np.int64)
-    out[rows[:, 0]] = rows[:, 1]
+    out[np.argsort(repair(graph, host, sizes), kind="stable")] = np.arange(graph.n_vertices)
     return out
 
 
