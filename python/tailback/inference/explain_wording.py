@@ -73,6 +73,7 @@ PROGRESS_IN_CALLS: Final = (
     "call; with this setting the model agrees better with the measurement"
 )
 OTHER_ALGORITHM: Final = {
+    "doubling-allgather": "MPI_Allgather to double recursively",
     "other-alltoall": "MPI_Alltoall to send all blocks at once, or small ones pairwise",
     "halving-allreduce": "MPI_Allreduce to halve and double recursively",
 }
