@@ -181,13 +181,13 @@ def large(ranks: int, shuffled: bool) -> Iterator[dict[str, object]]:
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
 
-    own = [
+    ours = [
         (name, options, partial(assign_slots, name, problem, dict(options)))
         for name, options in LARGE
         if not shuffled or name in BY_TRAFFIC
     ]
     others = [(name, {}, mapping) for name, mapping in rivals(problem, ranks, shuffled=shuffled)]
-    yield from filter(None, itertools.starmap(row, [*own, *others]))
+    yield from filter(None, itertools.starmap(row, [*ours, *others]))
 
 
 def main() -> int:

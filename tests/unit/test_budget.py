@@ -111,7 +111,7 @@ def test_without_a_budget_everything_fits() -> None:
         assert budget.fits(10**9) and not budget.is_left_out("slow cables")
 
 
-def test_as_many_parts_of_a_step_begin_as_fit() -> None:
+def test_parts_of_a_step_begin_while_they_fit() -> None:
     clock = Clock()
     with budget.limited_to(Budget(11.0, clock)):
         clock.simulate()

@@ -289,9 +289,7 @@ def diagnose(
     require_placements(option("methods"), methods)
     for kind in remedies:
         REMEDIES[kind]
-    limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
-    if limit is not None:
-        limit.begin_input()
+    limit = _begun(budget)
     step = progress or _no_progress
     named = _files(source)
     evidence = {"counters": counters, "jobs": jobs, "samples": samples}
@@ -315,8 +313,7 @@ def diagnose(
     analyse = analyse_once(expected.network)
     with limited_to(limit), spread(workers, dask, tasks) as folder:
         evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
-        if limit is not None:
-            time_simulations(evaluate)
+        time_simulations(evaluate)
         repeated = repetitions(seeds, run)
         workflow = _Workflow(
             prepared,
@@ -348,6 +345,14 @@ def diagnose(
         request,
         rates,
     )
+
+
+def _begun(budget: str | Budget | None) -> Budget | None:
+    """The time budget, as the program is loaded and begins to read."""
+    limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
+    if limit is not None:
+        limit.begin_input()
+    return limit
 
 
 def _of_captures(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tailback.api.candidates import DEFAULT_METHODS
-from tailback.budget import affordable, fits, leave_out
+from tailback.budget import affordable, current, fits, leave_out
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
 from tailback.diagnosis.waterfall_steps import ADAPTIVE
 from tailback.errors import option
@@ -37,11 +37,14 @@ and random choices average out. Repetitions of a stencil on 4608 ranks (4 millio
 def time_simulations(evaluate: Evaluate) -> None:
     """Simulate two steps that every diagnosis needs, so that a budget knows how long that takes.
 
-    The first simulation takes longer: it has telemetry, and computes the routes.
+    Nothing is simulated without a budget. The first simulation takes longer: it has telemetry, and
+    computes the routes.
 
     Args:
         evaluate: Simulates a change, and keeps the run.
     """
+    if current() is None:
+        return
     for change in (ADAPTIVE.change, Change(network="star", background=False)):
         evaluate(change)
 

@@ -25,7 +25,7 @@ def at(ranks: np.ndarray, grid: tuple[int, ...]) -> np.ndarray:
     return np.stack(np.unravel_index(ranks, grid[::-1])[::-1], axis=1)
 
 
-def test_a_hilbert_curve_steps_from_neighbour_to_neighbour(rivals: ModuleType) -> None:
+def test_a_hilbert_curve_steps_to_neighbours(rivals: ModuleType) -> None:
     order = np.argsort(rivals.hilbert((8, 8, 8)))
     steps = np.abs(np.diff(at(order, (8, 8, 8)), axis=0)).sum(axis=1)
     assert len(order) == 512 and (steps == 1).all()

@@ -162,7 +162,7 @@ def share(cause: Cause, charged: float, removed: float | None, low: float = 0.01
     )
 
 
-def test_removals_that_save_the_same_time_are_alternatives() -> None:
+def test_removals_that_save_alike_are_alternatives() -> None:
     """Our ranks lose nothing alone: moving them, or stopping the other job, saves the same."""
     both = [share("other-traffic", 0.56, 0.56), share("placement", 0.0, 0.53)]
     assert alternatives("other-traffic", both) == ("placement",)
@@ -182,11 +182,11 @@ def test_removals_that_save_the_same_time_are_alternatives() -> None:
         [share("other-traffic", 0.5, 0.5), share("pattern", 0.0, None)],
     ],
 )
-def test_gains_that_add_up_or_are_uncertain_are_no_alternatives(shares: list[CauseShare]) -> None:
+def test_added_or_uncertain_gains_are_no_alternatives(shares: list[CauseShare]) -> None:
     assert alternatives("other-traffic", shares) == ()
 
 
-def test_a_cost_that_no_change_saves_leaves_the_verdict_to_a_smaller_gain() -> None:
+def test_a_gain_comes_before_a_fixed_cost() -> None:
     """Static routes cost 31 %, of which nothing can be gained; another placement gains 4.7 %."""
     shares = [share("routing", 0.31, 0.0), share("placement", 0.0, 0.047)]
     use = TimeUse(communication=1.0, wire=0.0, contention=0.31)
@@ -198,7 +198,7 @@ def test_a_cost_that_no_change_saves_leaves_the_verdict_to_a_smaller_gain() -> N
     assert attainable(shares, TimeUse(communication=1.0, wire=0.0)) == {}
 
 
-def test_gains_scale_with_the_cost_unless_they_exceed_it() -> None:
+def test_gains_below_the_cost_scale_with_it() -> None:
     use = TimeUse(communication=1.0, wire=0.0)
     shares = [share("routing", 0.4, 0.2), share("placement", 0.1, 0.3)]
     parts = attainable(shares, use)

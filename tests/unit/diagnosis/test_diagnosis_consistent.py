@@ -243,7 +243,7 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
         Explanation(parts={"a": 9}, **fields)
 
 
-def test_two_ways_to_save_the_same_time_are_named_together() -> None:
+def test_two_ways_to_save_time_are_named() -> None:
     """Other jobs cost our ranks half of the time where they are, and none at other places."""
     run = placement_run(background=True)
 

@@ -202,7 +202,7 @@ def test_operators_changes_are_told_only_if_faster() -> None:
         assert remedy is not None and ("operators could" in remedy.action) is is_told
 
 
-def test_what_users_can_change_is_proved_first_and_fastest_by_estimate_first() -> None:
+def test_changes_by_users_are_proved_first() -> None:
     """A budget may end the proofs at any time."""
     times = {"now": 100, "tile": 90, "slow": 95, "adaptive": 80, "max-min": 85}
     run, asked = placement_run(routing="deterministic"), list[Change]()

@@ -683,7 +683,7 @@ def test_waiting_before_the_start_is_not_counted() -> None:
     assert 1 - with_remedy.elapsed_ps / later.elapsed_ps > 0.2
 
 
-def test_a_receiver_that_no_program_relieves_limits_the_run() -> None:
+def test_a_full_receiver_limits_the_run() -> None:
     """Twelve ranks send to one, which may need all of it: the order of the messages is no cost."""
     sizes = [200_000 + 4096 * rank for rank in range(1, 13)]
     messages = [[0, rank, 0, size] for rank, size in enumerate(sizes, 1)]

@@ -103,7 +103,7 @@ def test_on_the_demo_the_best_by_packets_survives() -> None:
         assert estimate == pytest.approx(proved[name], rel=0.1)
 
 
-def test_a_short_budget_proves_the_fastest_placements_by_their_estimates() -> None:
+def test_short_budgets_prove_the_fastest_placements_only() -> None:
     times = {"now": 150, "a": 120, "b": 100, "c": 110, "d": 105}
     screening = screen(
         dict.fromkeys(times, NODES), by_name(times), always=frozenset({"now"}), margin=1.0
