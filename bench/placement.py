@@ -6,8 +6,9 @@ between pods.
 
 With ``--ranks``, instead, 3-D stencils of 4,096, 16,384 or 65,536 ranks, 16 on a host, on fat trees
 tapered 2:1: numbered row by row, or at random, so that no grid can be recognised. For each
-placement: CPU seconds, links that a byte crosses, the bytes that leave their host, the time of the
-busiest link for its bytes (Hoefler and Snir 2011), and the time by the fluid model.
+placement, and for mappings of others (``placement_rivals.py``): CPU seconds, links that a byte
+crosses, the bytes that leave their host, the time of the busiest link for its bytes (Hoefler and
+Snir 2011), and the time by the fluid model.
 """
 
 from __future__ import annotations
@@ -21,22 +22,27 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from _shared import cpu_seconds
+from numpy.typing import NDArray
+from placement_rivals import cart_reorder, hilbert, recursive_bisection, scotch
 
 from tailback.evaluate import Change
 from tailback.fabric import Fabric
 from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.placement import (
     PLACEMENTS,
+    PlacementProblem,
     edge_cut,
     hosts_from_spec,
     path_length,
     place,
     problem_for,
 )
+from tailback.placement.assign import assign_slots, check_slots
 from tailback.scenario.model import parse
 from tailback.simulation import (
     PreparedScenario,
@@ -122,6 +128,20 @@ def stencil(ranks: int) -> PreparedScenario:
     return prepare(parse({"fabric": {"fat_tree": tree}, "job": [job]}))
 
 
+def rivals(
+    problem: PlacementProblem, ranks: int, *, shuffled: bool
+) -> Iterator[tuple[str, Callable[[], NDArray[np.int64] | None]]]:
+    """Mappings of others: name, and a function that gives the slot of each rank."""
+    graph, seed, shape = problem.graph, problem.seed, SIZES[ranks][1]
+    yield "recursive bisection", lambda: recursive_bisection(graph, seed, PER_HOST)
+    # A message crosses two links within a leaf, four within a pod, and six between pods.
+    tree = (shape["pods"], 6), (shape["leaves"], 4), (shape["hosts_per_leaf"], 2)
+    yield "scotch", lambda: scotch(graph, tree, PER_HOST)
+    if not shuffled:
+        yield "MPI_Cart_create", lambda: cart_reorder(problem.grid, PER_HOST)
+        yield "hilbert", lambda: hilbert(problem.grid)
+
+
 def large(ranks: int, shuffled: bool) -> Iterator[dict[str, object]]:
     """A row for each placement of a stencil, one after the other."""
     prepared = stencil(ranks)
@@ -134,15 +154,20 @@ def large(ranks: int, shuffled: bool) -> Iterator[dict[str, object]]:
     _ = problem.graph
     routes = routes_for(prepared.scenario, fabric, prepared.slots().tolist())
     fluid = make_fluid_evaluate(prepared)
-    for name, options in LARGE:
-        if shuffled and name not in BY_TRAFFIC:
-            continue
+
+    def row(
+        name: str, options: dict[str, object], mapping: Callable[[], NDArray[np.int64] | None]
+    ) -> dict[str, object] | None:
         began = cpu_seconds()
-        nodes = place(name, problem, dict(options))[at]
+        slots = mapping()
         seconds = cpu_seconds() - began
+        if slots is None:
+            return None
+        check_slots(name, problem, slots)
+        nodes = problem.slot_node[slots].astype(np.uint32)[at]
         crossed = path_length(fabric, job.program, nodes, "bytes")
         remote = edge_cut(fabric, job.program, nodes, "host", "bytes")
-        yield {
+        return {
             "ranks": ranks,
             "numbering": "random" if shuffled else "rows",
             "placement": name,
@@ -155,6 +180,14 @@ def large(ranks: int, shuffled: bool) -> Iterator[dict[str, object]]:
             "fluid_us": round(fluid(Change(placement=nodes)).elapsed_ps / 1e6, 1),
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
+
+    ours = [
+        (name, options, partial(assign_slots, name, problem, dict(options)))
+        for name, options in LARGE
+        if not shuffled or name in BY_TRAFFIC
+    ]
+    others = [(name, {}, mapping) for name, mapping in rivals(problem, ranks, shuffled=shuffled)]
+    yield from filter(None, itertools.starmap(row, [*ours, *others]))
 
 
 def main() -> int:

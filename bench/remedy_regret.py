@@ -28,7 +28,7 @@ from statistics import mean, median
 from typing import Any
 
 import numpy as np
-from _shared import put
+from _shared import cpu_seconds, put
 
 from tailback import TailbackError
 from tailback.api.candidates import DEFAULT_METHODS, make_candidates
@@ -297,6 +297,44 @@ def _times(evaluate: Evaluate, change: Change, seeds: Sequence[int]) -> list[flo
         return [float("inf")] * len(seeds)
 
 
+class Results:
+    """Results of scenarios, kept in a file: a scenario that is in it is not measured again.
+
+    Args:
+        file: One JSON object a line: seed, number, result and processor time; None keeps nothing.
+        seed: Seed of the scenarios.
+
+    Attributes:
+        seconds: Processor time of the results so far.
+    """
+
+    def __init__(self, file: Path | None, seed: int) -> None:
+        self._file, self._seed = file, seed
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        kept = [json.loads(line) for line in lines]
+        self._kept = {row["number"]: row for row in kept if row["seed"] == seed}
+        self.seconds = 0.0
+
+    def of(self, number: int) -> Regret | None:
+        """The regret in one scenario, as :func:`measure`."""
+        if number not in self._kept:
+            began = cpu_seconds()
+            case = measure(self._seed, number)
+            row = {
+                "seed": self._seed,
+                "number": number,
+                "regret": None if case is None else asdict(case),
+                "seconds": cpu_seconds() - began,
+            }
+            self._kept[number] = row
+            if self._file is not None:
+                with self._file.open("a") as file:
+                    file.write(f"{json.dumps(row)}\n")
+        row = self._kept[number]
+        self.seconds += row["seconds"]
+        return None if row["regret"] is None else Regret(**row["regret"])
+
+
 def table(cases: Sequence[Regret]) -> str:
     """The table of the page."""
     rows = [
@@ -328,11 +366,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="table in the page on accuracy")
+    parser.add_argument("--keep", type=Path, help="file of results; those in it are kept")
     asked = parser.parse_args()
+    results = Results(asked.keep, asked.seed)
     cases = list[Regret]()
     for number in range(asked.first, asked.first + asked.count):
         try:
-            case = measure(asked.seed, number)
+            case = results.of(number)
         except TailbackError as error:
             print(f"{number}: {error}", file=sys.stderr)
             continue
@@ -345,7 +385,8 @@ def main() -> int:
     text = table(cases)
     print(json.dumps([asdict(case) for case in cases], indent=2) if asked.json else text)
     if asked.write:
-        put(PAGE, {"regret": text})
+        arguments = f"--count {asked.count} --seed {asked.seed} --write"
+        put(PAGE, {"regret": text}, arguments, results.seconds)
     return 0
 
 

@@ -150,8 +150,8 @@ def tree_parents(hosts: list[str]) -> list[int | None]:
         middle = (first + last) // 2
         head, *others = _ranks_of(order[middle], hosts)
         parents[head] = above
-        for one, other in pairwise([head, *others]):
-            parents[other] = one
+        for before, member in pairwise([head, *others]):
+            parents[member] = before
         split(first, middle - 1, head)
         split(middle + 1, last, head)
 

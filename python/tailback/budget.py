@@ -14,30 +14,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from statistics import median
+from typing import Final, Literal, get_args
 
 from tailback.frozen_model import FrozenModel
 
 Step = Literal[
-    "repetitions",
+    "slow cables",
+    "other jobs",
     "placements",
+    "remedies",
     "other adapters",
     "other routing",
     "slower machine",
-    "slow cables",
     "rates of slow cables",
-    "other jobs",
+    "intervals of gains",
+    "repetitions",
     "engine settings",
     "next measurement",
     "smallest fault",
-    "remedies",
-    "intervals of gains",
 ]
-"""Steps that a budget may leave out: what is not simulated, or not completely."""
+"""Steps that a budget may leave out: what is not simulated, or not completely. Those come first
+without which a cause or a remedy is not found, and last those that tell how sure a result is."""
+
+_STEPS: Final = get_args(Step)
 
 RECENT: Final = 8
-"""Number of simulations whose mean duration predicts the next: those of one step are alike, and
-other steps simulate more or fewer packets."""
+"""Number of simulations whose median duration predicts the next: those of one step are alike, and
+other steps simulate more or fewer packets. The first one computes the routes as well."""
 
 
 class LeftOut(FrozenModel):
@@ -61,7 +65,7 @@ class BudgetUse(FrozenModel):
         asked_s: The budget, seconds.
         taken_s: Time from its start to the end of the diagnosis, without the report, seconds.
         simulations: Number of simulations.
-        left_out: Steps that did not fit, in the order in which they would have begun.
+        left_out: Steps that did not fit, the most decisive first, as in :data:`Step`.
     """
 
     asked_s: float
@@ -95,9 +99,10 @@ class Budget:
     _steps: list[Step] = field(default_factory=list)
     _began: float = field(init=False)
     _last: float = field(init=False)
+    _input_began: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._last = self.clock()
+        self._began = self._last = self._input_began = self.clock()
 
     @property
     def taken_s(self) -> float:
@@ -112,7 +117,7 @@ class Budget:
     @property
     def simulation_s(self) -> float:
         """Estimated time of a simulation with what follows it, seconds; 0 if none was timed."""
-        return sum(self._recent_s) / len(self._recent_s) if self._recent_s else 0.0
+        return median(self._recent_s) if self._recent_s else 0.0
 
     @property
     def use(self) -> BudgetUse:
@@ -121,13 +126,23 @@ class Budget:
             asked_s=self.seconds,
             taken_s=self.taken_s,
             simulations=self.simulations,
-            left_out=list(self.left_out.values()),
+            left_out=sorted(self.left_out.values(), key=lambda left: _STEPS.index(left.step)),
         )
 
     def fits(self, simulations: int = 1) -> bool:
         """Whether so many simulations fit beside what is reserved for later steps."""
         needed_s = (simulations + self._reserved) * self.simulation_s + self._output_s
         return needed_s <= self.left_s
+
+    def affordable(self, most: int, each: int, besides: int) -> int:
+        """Number of parts of a step, up to ``most``, that fit.
+
+        Args:
+            most: Number of parts.
+            each: Simulations of a part.
+            besides: Simulations of other steps that come later.
+        """
+        return next((n for n in range(most, 0, -1) if self.fits(besides + n * each)), 0)
 
     def leave_out(self, step: Step, done: int, simulations: int = 1) -> None:
         """Record that a step was left out after ``done`` simulations, as others did not fit."""
@@ -163,12 +178,16 @@ class Budget:
         finally:
             self._steps.pop()
 
+    def begin_input(self) -> None:
+        """Begin the part that reads: the program is loaded."""
+        self._input_began = self.clock()
+
     def end_input(self) -> None:
-        """Take the time so far as an estimate of that of summing up and writing the results.
+        """Take the time of reading as an estimate of that of summing up and writing the results.
 
         Both grow with the number of ranks, messages and links.
         """
-        self._output_s = self.taken_s
+        self._output_s = self.clock() - self._input_began
 
     @contextmanager
     def reserve(self, simulations: int) -> Iterator[None]:
@@ -209,6 +228,12 @@ def fits(simulations: int = 1) -> bool:
     """Whether so many simulations fit; True without a budget."""
     budget = _budget.get()
     return budget is None or budget.fits(simulations)
+
+
+def affordable(most: int, each: int, besides: int) -> int:
+    """Number of parts of a step that fit; :meth:`Budget.affordable`; all without a budget."""
+    budget = _budget.get()
+    return most if budget is None else budget.affordable(most, each, besides)
 
 
 def leave_out(step: Step, done: int = 0, simulations: int = 1) -> None:

@@ -108,6 +108,11 @@ def test_views_of_a_forecast_agree(number: int, drawn: dict[str, Any]) -> None:
         assert diagnosis.confidence == 0.0 and max(diagnosis.chances.values()) < SURE
         return
     assert diagnosis.confidence >= SURE
+    named = (diagnosis.cause, *diagnosis.alternatives)
+    assert diagnosis.confidence == pytest.approx(sum(diagnosis.chances[c] for c in named))
+    for other in diagnosis.alternatives:
+        # What is offered instead of removing the cause saves time, and the headline says how much.
+        assert gains[other] > 0.0 and f"({percent(gains[other])})" in diagnosis.headline
     gain = gains.get(diagnosis.cause)
     if gain is not None and percent(gain) != percent(0.0):
         assert f"{percent(gain)} of the run time is saved" in diagnosis.headline

@@ -25,14 +25,16 @@ from tailback.api.effort import (
     is_large,
     note_on_effort,
     other_settings,
+    placements_that_fit,
     proves_all,
     repetitions,
+    time_simulations,
     worth_screening,
 )
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
-from tailback.budget import Budget, end_input, fits, leave_out, limited_to, reserved
+from tailback.budget import Budget, end_input, limited_to, reserved
 from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
 from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
@@ -294,7 +296,7 @@ def diagnose(
     require_placements(option("methods"), methods)
     for kind in remedies:
         REMEDIES[kind]
-    limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
+    limit = _begun(budget)
     step = progress or _no_progress
     named = _files(source)
     evidence = {"counters": counters, "jobs": jobs, "samples": samples}
@@ -317,8 +319,9 @@ def diagnose(
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
     with limited_to(limit), spread(workers, dask, tasks) as folder:
-        repeated = repetitions(seeds, run)
         evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
+        time_simulations(evaluate)
+        repeated = repetitions(seeds, run)
         workflow = _Workflow(
             prepared,
             run,
@@ -349,6 +352,14 @@ def diagnose(
         request,
         rates,
     )
+
+
+def _begun(budget: str | Budget | None) -> Budget | None:
+    """The time budget, as the program is loaded and begins to read."""
+    limit = Budget(parse_time_ps(budget) / 1e12) if isinstance(budget, str) else budget
+    if limit is not None:
+        limit.begin_input()
+    return limit
 
 
 def _of_captures(
@@ -463,6 +474,7 @@ class _Expected:
         lacks = without_single_times(self.run)
         update = {
             "agreement": None,
+            "alternatives": [],
             "warnings": [*lacks, *explained.warnings],
             "assumptions": [*lacks, *explained.assumptions],
         }
@@ -644,7 +656,11 @@ class _Workflow:
         context = self._search_inputs(estimate, screened, placed, rules, engines)
         with reserved(AFTER_REMEDIES):
             diagnosis, search = diagnose_and_cure(
-                causes, context, seeds=seeds, progress=self.progress
+                causes,
+                context,
+                is_forecast=self.is_forecast,
+                seeds=seeds,
+                progress=self.progress,
             )
         if self.is_forecast:
             diagnosis = diagnosis.model_copy(update={"hidden_fraction": self._hidden()})
@@ -690,25 +706,30 @@ class _Workflow:
 
     @property
     def _placements(self) -> Sequence[str]:
-        """Placements to compute: those asked for, else all if each can be simulated in time."""
-        if self.methods or fits(len(DEFAULT_METHODS) + AFTER_SEARCH):
-            return self.methods or DEFAULT_METHODS
-        leave_out("placements", 0, len(DEFAULT_METHODS))
-        return ()
+        """Placements to compute: those asked for, else all, if any can be simulated in time."""
+        if self.methods:
+            return self.methods
+        return DEFAULT_METHODS if placements_that_fit(1) else ()
 
     def _screened(
         self, made: dict[str, NDArray[np.uint32]], estimate: Evaluate | None
     ) -> Screening:
         """Placements worth proving: all that were asked for, else those not clearly slower.
 
+        Of these, the fastest by their estimates whose simulations fit the time budget.
+
         ``estimate``: the fluid model; None where packets without contention are quicker.
         """
         if self.methods:
             return Screening(made)
-        kept = frozenset(made if proves_all(self.run) else {self.prepared.observed.placement_name})
+        now = {self.prepared.observed.placement_name}
+        kept = frozenset(made if proves_all(self.run) else now)
         if estimate is None:
-            return screen_by_bound(made, self.evaluate, always=kept, progress=self.progress)
-        return screen(made, estimate, always=kept, progress=self.progress)
+            screened = screen_by_bound(made, self.evaluate, always=kept, progress=self.progress)
+        else:
+            screened = screen(made, estimate, always=kept, progress=self.progress)
+        others = screened.kept.keys() - now
+        return screened.with_fastest(placements_that_fit(len(others)), always=now)
 
     def _search_inputs(
         self,

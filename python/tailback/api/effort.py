@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tailback.budget import fits, leave_out
+from tailback.api.candidates import DEFAULT_METHODS
+from tailback.budget import affordable, current, fits, leave_out
 from tailback.diagnosis.waterfall import ENGINE_VARIATIONS
+from tailback.diagnosis.waterfall_steps import ADAPTIVE
 from tailback.errors import option
-from tailback.evaluate import EngineVariation
+from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.remedy.optimiser import CHEAP_EVENTS
 from tailback.run import run as base
 from tailback.traffic.program import SENDS, Op, Program
@@ -23,10 +25,28 @@ for causes, and after that for remedies, at least: an instant network, four rout
 two removals of the waterfall; balanced and noiseless computation, two orders of adapters, two
 causes together, and the run with the remedy."""
 
+OF_PLACEMENT = 3
+"""Simulations of a placement: alone with even spreading, without contention, and in the run."""
+
 MANY_EVENTS = 20_000_000
 """Simulations of more events than this are not repeated unless asked: a repetition takes seconds,
 and random choices average out. Repetitions of a stencil on 4608 ranks (4 million events) differ by
 2 %, those of miniGhost on 27,648 (52 million) by 0.2 % (docs/measurements/speed.md)."""
+
+
+def time_simulations(evaluate: Evaluate) -> None:
+    """Simulate two steps that every diagnosis needs, so that a budget knows how long that takes.
+
+    Nothing is simulated without a budget. The first simulation takes longer: it has telemetry, and
+    computes the routes.
+
+    Args:
+        evaluate: Simulates a change, and keeps the run.
+    """
+    if current() is None:
+        return
+    for change in (ADAPTIVE.change, Change(network="star", background=False)):
+        evaluate(change)
 
 
 def repetitions(asked: int | None, run: base.Run) -> int:
@@ -40,7 +60,9 @@ def repetitions(asked: int | None, run: base.Run) -> int:
         return asked
     if is_large(run):
         return 1
-    if not fits(REPETITIONS * AFTER_SEARCH):
+    # Repetitions tell how sure a result is: other placements come first.
+    first = len(DEFAULT_METHODS) * OF_PLACEMENT
+    if not fits(REPETITIONS * AFTER_SEARCH + first):
         leave_out("repetitions", 1, (REPETITIONS - 1) * AFTER_SEARCH)
         return 1
     return REPETITIONS
@@ -125,6 +147,17 @@ def engine_variations(run: base.Run, seeds: int) -> Sequence[EngineVariation]:
             return variations
         leave_out("engine settings", 0, len(variations) * AFTER_SEARCH)
     return ()
+
+
+def placements_that_fit(most: int) -> int:
+    """Number of placements, up to ``most``, whose simulations fit the time budget.
+
+    Those that do not are noted as left out.
+    """
+    count = affordable(most, OF_PLACEMENT, AFTER_SEARCH)
+    if count < most:
+        leave_out("placements", count, (most - count) * OF_PLACEMENT)
+    return count
 
 
 def note_on_effort(asked: int | None, run: base.Run) -> list[str]:

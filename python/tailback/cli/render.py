@@ -21,11 +21,14 @@ from tailback.cli.text import (
     without_gap,
     wrap,
 )
-from tailback.diagnosis.cause_wording import CODE, VERDICTS
+from tailback.diagnosis.cause_wording import CODE, verdict_name
 from tailback.diagnosis.model import Candidate, Diagnosis, LinkEvidence, Remedy, Status
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (
     bar_name,
+    budget_left_out,
+    budget_note,
+    budget_taken,
     confidence_sentence,
     measured_confidence,
 )
@@ -91,7 +94,7 @@ def diagnosis_lines(
     # Last: what is read first after a long screen.
     measurement = [] if asked is None else measurement_lines(asked)
     before, after = _sections(diagnosis, folder, call_sites, rank_files, verbose=verbose)
-    not_used = _not_used(diagnosis)
+    not_used = [*_budget(diagnosis), *_not_used(diagnosis)]
     if verbose:
         notes: Section = ("notes", without_gap(_notes(diagnosis)))
         shown, _ = fitting([*before, *after, notes], SCREEN_LINES, verbose=True)
@@ -158,8 +161,8 @@ def _verdict_lines(diagnosis: Diagnosis, *, verbose: bool) -> list[str]:
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    """The cause and its probability."""
-    name = VERDICTS[diagnosis.cause].upper()
+    """The cause with its alternatives, and their probability."""
+    name = verdict_name(diagnosis.cause, diagnosis.alternatives).upper()
     if diagnosis.confidence <= 0:
         return name
     return f"{name}, {percent(diagnosis.confidence, 0)} sure"
@@ -196,6 +199,14 @@ def _not_used(diagnosis: Diagnosis) -> list[str]:
     return ["", *lines]
 
 
+def _budget(diagnosis: Diagnosis) -> list[str]:
+    """The time budget, and the names of all steps that it left out."""
+    if (use := diagnosis.budget) is None:
+        return []
+    text = f"{budget_taken(use)}; {budget_left_out([left.step for left in use.left_out])}"
+    return ["", *wrap(text, indent=" " * 8, first=f"{heading('BUDGET')}  ")]
+
+
 def _notes(diagnosis: Diagnosis) -> list[str]:
     """All assumptions and warnings."""
     above = {*diagnosis.assumptions, *diagnosis.not_used}
@@ -215,12 +226,18 @@ def _essential(diagnosis: Diagnosis) -> list[str]:
     """The notes on one screen: the first assumptions; without a verdict, any notes."""
     open_question = diagnosis.cause == "undetermined"
     notes = [*diagnosis.assumptions, *(diagnosis.warnings if open_question else ())]
-    return [text for text in dict.fromkeys(notes) if text not in diagnosis.not_used][:_NOTES]
+    return [text for text in dict.fromkeys(notes) if text not in _shown_always(diagnosis)][:_NOTES]
+
+
+def _shown_always(diagnosis: Diagnosis) -> set[str]:
+    """Warnings that lines of their own say."""
+    use = diagnosis.budget
+    return {*diagnosis.not_used, *([] if use is None else [budget_note(use)])}
 
 
 def _more(diagnosis: Diagnosis, left_out: Sequence[str], shown: Sequence[str]) -> str:
     """What ``-v`` prints and one screen does not."""
-    notes = {*diagnosis.warnings, *diagnosis.assumptions} - set(diagnosis.not_used)
+    notes = {*diagnosis.warnings, *diagnosis.assumptions} - _shown_always(diagnosis)
     more = len(notes) - len(shown)
     names = ["evidence", "candidates", *(name for name in left_out if name != "notes")]
     return ", ".join([*names, *([counted(more, "more note")] if more > 0 else [])])

@@ -50,6 +50,17 @@ NAMES: dict[str, str] = {
 }
 """Names of causes within a sentence or a table."""
 
+INSTEAD: dict[Cause, str] = {
+    "pattern": "another program",
+    "placement": "another placement",
+    "routing": "other routing",
+    "slow-link": "repaired links",
+    "other-traffic": "a run without the other jobs",
+    "in-host": "faster transfers within hosts",
+    "imbalance": "balanced computation",
+}
+"""What removes each cause that can be removed alone, within a sentence."""
+
 VERDICTS: dict[Cause, str] = {
     "pattern": "Communication pattern",
     "placement": "Placement",
@@ -67,6 +78,13 @@ VERDICTS: dict[Cause, str] = {
     "undetermined": "Undetermined",
 }
 """Names of verdicts on the screen and in the report."""
+
+
+def verdict_name(cause: Cause, alternatives: Sequence[Cause]) -> str:
+    """Name of a verdict with its alternatives."""
+    first, *others = (VERDICTS[each] for each in (cause, *alternatives))
+    return " or ".join([first, *map(str.lower, others)])
+
 
 TITLES: dict[Cause, str] = {
     "pattern": "Communication pattern: nodes are sent more than they can receive",

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +56,12 @@ class TimeUse:
     Attributes:
         communication: Share of rank time blocked in communication, 0–1.
         wire: Share of the time that the busiest adapter needs at its line rate, 0–1.
+        contention: Share of the time that contention costs, whether or not it can be gained, 0–1.
     """
 
     communication: float
     wire: float
+    contention: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def main_cause(cost: Mapping[Cause, float], use: TimeUse) -> Cause:
     largest = max(contention.values(), default=0.0)
     if cost.get("imbalance", 0.0) >= max(largest, within, WORTH_FIXING):
         return "imbalance"
-    worth = is_worth_fixing(contention, use.communication)
+    worth = is_worth_fixing(contention, use)
     if worth and largest >= within:
         return max(contention, key=lambda cause: contention[cause])
     if within >= WORTH_FIXING and (worth or within >= use.wire or use.wire < LINE_BOUND):
@@ -119,13 +122,13 @@ def in_network(cost: Mapping[Cause, float]) -> dict[Cause, float]:
     return {cause: share for cause, share in cost.items() if cause not in OUTSIDE_NETWORK}
 
 
-def is_worth_fixing(cost: Mapping[Cause, float], communication: float) -> bool:
+def is_worth_fixing(cost: Mapping[Cause, float], use: TimeUse) -> bool:
     """Whether contention costs enough of the total time or of the communication time."""
     largest = max(cost.values(), default=0.0)
     if largest >= WORTH_FIXING:
         return True
-    busy = communication
-    return largest >= MIN_WORTH and busy > 0 and sum(cost.values()) >= WORTH_OF_COMMUNICATION * busy
+    contention, busy = max(sum(cost.values()), use.contention), use.communication
+    return largest >= MIN_WORTH and busy > 0 and contention >= WORTH_OF_COMMUNICATION * busy
 
 
 def cause_without_contention(wire: float) -> Cause:
@@ -143,8 +146,24 @@ link. Causes whose gains differ by a tenth are as good as equal, and the one tha
 comes first (a blind case accepts both)."""
 
 
-def attainable(shares: Sequence[CauseShare], use: TimeUse) -> dict[Cause, float]:
-    """What can be gained of each cause beyond what it is charged, as a share of the time.
+class Attainable(NamedTuple):
+    """How much can be gained of what a cause costs: a part of it, and what another cause costs.
+
+    Attributes:
+        part: The part, 0–1.
+        beyond: What is gained beyond it, as a share of the time.
+    """
+
+    part: float = 1.0
+    beyond: float = 0.0
+
+    def of(self, cost: float) -> float:
+        """What can be gained of a cost, as a share of the time."""
+        return self.part * cost + self.beyond
+
+
+def attainable(shares: Sequence[CauseShare], use: TimeUse) -> dict[Cause, Attainable]:
+    """What can be gained of each cause that was removed; what all others cost.
 
     Empty if no single change gains anything worth it, although causes cost time together.
 
@@ -152,33 +171,68 @@ def attainable(shares: Sequence[CauseShare], use: TimeUse) -> dict[Cause, float]
         shares: Cost of each cause, charged in order and removed alone.
         use: Communication and line rate of the run.
     """
-    beyond = {
-        share.cause: (share.removed - share.charged)
-        * (BEYOND_OWN_COST if share.removed > share.charged else 1.0)
-        for share in shares
-        if share.removed is not None
-    }
-    gained = {
-        share.cause: max(share.charged + beyond.get(share.cause, 0.0), 0.0) for share in shares
-    }
-    return {} if main_cause(gained, use) in NO_CONTENTION_CAUSES else beyond
+    out = dict[Cause, Attainable]()
+    for share in shares:
+        if share.removed is None:
+            continue
+        more = share.removed - share.charged
+        if more > 0:
+            out[share.cause] = Attainable(beyond=BEYOND_OWN_COST * more)
+        else:
+            out[share.cause] = Attainable(part=share.removed / max(share.charged, 1e-12))
+    gained = {share.cause: attained(out, share.cause, share.charged) for share in shares}
+    return {} if main_cause(gained, use) in NO_CONTENTION_CAUSES else out
+
+
+def attained(parts: Mapping[Cause, Attainable], cause: Cause, cost: float) -> float:
+    """What can be gained of the cost of a cause: all of it, where that is not known."""
+    return parts.get(cause, Attainable()).of(cost)
+
+
+def alternatives(cause: Cause, shares: Sequence[CauseShare]) -> tuple[Cause, ...]:
+    """Other causes whose removal saves mostly the time that is saved without ``cause``.
+
+    Moving our ranks and stopping the job beside them, say, both end the contention between the two.
+    Which of them is the main cause is then no question about the run: either may be removed. So
+    their probabilities add up, and a verdict names both.
+
+    The run saves without two causes what both are charged in order. What both save alone beyond
+    that, either saves: the larger part of what the lesser gains. An alternative saves time in every
+    repetition and draw of its removal.
+
+    Args:
+        cause: A cause.
+        shares: Cost of each cause, charged in order and removed alone.
+    """
+    of = {share.cause: share for share in shares if (share.removed_low or 0.0) > 0.0}
+    first = of.get(cause)
+    if first is None:
+        return ()
+
+    def removed(share: CauseShare) -> float:
+        return share.removed or 0.0
+
+    def shared(other: CauseShare) -> float:
+        pair = (first, other)
+        return sum(map(removed, pair)) - sum(share.charged for share in pair)
+
+    others = [share for share in of.values() if share is not first]
+    same = [each for each in others if 2 * shared(each) > min(removed(first), removed(each))]
+    return tuple(share.cause for share in sorted(same, key=removed, reverse=True))
 
 
 def costs_in(
-    variations: Sequence[VariedTimes], beyond: Mapping[Cause, float]
+    variations: Sequence[VariedTimes], parts: Mapping[Cause, Attainable]
 ) -> list[dict[Cause, float]]:
     """Share of the time that each simulated cause costs in every variation of the model.
 
     Args:
         variations: Times of the steps in every variation.
-        beyond: What can be gained beyond that cost in the run itself, from :func:`attainable`.
+        parts: What can be gained of that cost in the run itself, from :func:`attainable`.
     """
     return [
         scaled(
-            {
-                cause: max(share + beyond.get(cause, 0.0), 0.0)
-                for cause, share in varied.charged.items()
-            },
+            {cause: attained(parts, cause, share) for cause, share in varied.charged.items()},
             contention_scale(varied.steps, varied.run_ps),
         )
         for varied in variations
@@ -186,19 +240,26 @@ def costs_in(
 
 
 def count_agreement(
-    cause: Cause, costs: Sequence[Mapping[Cause, float]], hidden: Unexplained, use: TimeUse
+    causes: Sequence[Cause],
+    costs: Sequence[Mapping[Cause, float]],
+    hidden: Unexplained,
+    use: TimeUse,
 ) -> Agreement:
-    """Count the variations in which a cause is the main one.
+    """Count the variations in which the main cause is one of several.
 
     Args:
-        cause: The verdict.
+        causes: The verdict, and its alternatives.
         costs: Cost of each cause in every variation.
         hidden: Time that the model does not explain.
         use: Communication and line rate of the run.
     """
     counts = Counter(main_cause(hidden.added_to(cost), use) for cost in costs)
-    others = [(name, count) for name, count in counts.most_common() if name != cause]
-    return Agreement(holds=counts[cause], of=len(costs), otherwise=others[0][0] if others else None)
+    others = [name for name, _ in counts.most_common() if name not in causes]
+    return Agreement(
+        holds=sum(counts[cause] for cause in causes),
+        of=len(costs),
+        otherwise=others[0] if others else None,
+    )
 
 
 def chances(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tailback.diagnosis.cause_wording import NAMES, SENTENCES, VERDICTS
+from tailback.diagnosis.cause_wording import INSTEAD, NAMES, SENTENCES, VERDICTS
 from tailback.diagnosis.confidence import LINE_BOUND, MIN_WORTH, in_network
 from tailback.diagnosis.model import Cause, Finding, Times
 from tailback.units import format_time, percent
@@ -58,6 +58,7 @@ class HeadlineFacts:
         simulated_again: Whether changes were re-simulated, so that causes have a cost in time.
         wire_share: Share of the time that the busiest adapter needs at its line rate to send or to
             receive its data, 0–1.
+        receives: Whether that adapter receives.
         congested_share: Share of congested packet-hops, 0–1; None if it was not recorded.
         communication_fraction: Share of rank time blocked in communication, 0–1.
         captured: Whether the run is a packet capture.
@@ -76,12 +77,14 @@ class HeadlineFacts:
         marks_alone: Whether packets are marked, but do not say by which hop.
         late_ranks: Ranks that compute longer than others, in words; empty if none does.
         total_name: What ``elapsed_ps`` is: the time of the run, or of its communication alone.
+        alternatives: Causes whose removal saves mostly the same time as that of the cause.
     """
 
     elapsed_ps: int
     times: Times
     simulated_again: bool
     wire_share: float
+    receives: bool
     congested_share: float | None
     communication_fraction: float
     captured: bool
@@ -98,6 +101,7 @@ class HeadlineFacts:
     late_ranks: str = ""
     best_change: tuple[str, float] | None = None
     total_name: Literal["run time", "communication time"] = "run time"
+    alternatives: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,8 @@ def headline(
         if gain is not None and percent(gain) != percent(0.0):
             saved = f"{percent(gain)} of the {facts.total_name}"
             text = f"{lead}: without this, {saved} is saved ({total})."
-            return text + _best_change(facts, gain)
-        alone = "" if gain is None else ", but alone none of it can be gained"
+            return text + _alternatives(facts) + _best_change(facts, gain)
+        alone = "" if gain is None else ", but no change that was tried saves any of it"
         text = f"{lead}: this costs {part} of the {facts.total_name} ({total}){alone}."
         return text + _best_change(facts, 0.0)
     share = sum(finding.share for finding in findings if finding.cause == cause)
@@ -181,8 +185,9 @@ def _headline_without_contention(
         part = percent(cost[cause])
         return f"{lead}: they cost {part} of the {facts.total_name} ({total} {facts.times})."
     if cause == "injection":
-        needs = percent(facts.wire_share)
-        return f"{lead}: the busiest one needs {needs} of the {total} just for its data."
+        needs, does = percent(facts.wire_share), "to receive" if facts.receives else "for"
+        text = f"{lead}: the busiest one needs {needs} of the {total} just {does} its data."
+        return text + _best_change(facts, 0.0)
     if cause == "undetermined":
         where = _where(facts)
         if any(finding.code == "TB005" for finding in findings):
@@ -211,6 +216,14 @@ def _headline_without_contention(
         f"{lead}: ranks are blocked in communication for "
         f"{percent(facts.communication_fraction)} of the time, and {met}."
     )
+
+
+def _alternatives(facts: HeadlineFacts) -> str:
+    """Sentence on what else may be removed to save mostly the same time; empty if nothing."""
+    named = [
+        f"{INSTEAD[cause]} ({percent(facts.gains.get(cause, 0.0))})" for cause in facts.alternatives
+    ]
+    return f" Mostly the same time is saved by {' or '.join(named)} instead." if named else ""
 
 
 def _best_change(facts: HeadlineFacts, gain: float) -> str:

@@ -522,9 +522,11 @@ class Diagnosis(FrozenModel):
         warnings: Warnings of readers and rules.
         assumptions: Those of ``warnings`` that are always shown: what was not simulated or
             compared, and rates that may be assumed.
-        confidence: Probability that ``cause`` is the main cause, 0–1, given how the costs vary over
-            the variations of the model; for a measured run, the share of the runs consistent with
-            the evidence in which it is.
+        confidence: Probability that ``cause`` is the main cause, or one of ``alternatives``, 0–1,
+            given how the costs vary over the variations of the model; for a measured run, the share
+            of the runs consistent with the evidence in which it is.
+        alternatives: Other causes whose removal saves mostly the same time in a forecast, where the
+            variations of the model do not say which is the main cause.
         chances: Probability that each cause is the main one, of ``healthy``, and of
             ``unexplained``: a cause that is none of these. If no cause has
             :data:`tailback.diagnosis.confidence.SURE`, the verdict is undetermined.
@@ -559,6 +561,7 @@ class Diagnosis(FrozenModel):
     assumptions: list[str] = Field(default_factory=list)
     confidence: float = 0.0
     chances: dict[str, float] = Field(default_factory=dict)
+    alternatives: list[Cause] = Field(default_factory=list)
     basis: Basis = "samples"
     agreement: Agreement | None = None
     shares: list[CauseShare] = Field(default_factory=list)

@@ -290,8 +290,12 @@ class RunAnalysis:
     @cached_property
     def adapter_share(self) -> float:
         """The same, to send or to receive its data."""
-        receives = float(self.adapters.took_ps.max(initial=0.0))
-        return max(self.wire_share, receives / max(self.run.elapsed_ps, 1))
+        return max(self.wire_share, self.receive_ps / max(self.run.elapsed_ps, 1))
+
+    @cached_property
+    def receive_ps(self) -> int:
+        """Time that the busiest adapter needs to receive its data at line rate, ps."""
+        return round(float(self.adapters.took_ps.max(initial=0.0)))
 
     @cached_property
     def roots(self) -> pl.DataFrame:

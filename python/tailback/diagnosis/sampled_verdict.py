@@ -24,7 +24,7 @@ from tailback.diagnosis.confidence import (
 )
 from tailback.diagnosis.model import Cause
 from tailback.diagnosis.run_analysis import ROOT_KIND_OF_CAUSE, RunAnalysis
-from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
+from tailback.diagnosis.waterfall_steps import NON_MINIMAL_RULES
 from tailback.scenario.model import Scenario
 
 

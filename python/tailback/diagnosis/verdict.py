@@ -15,18 +15,23 @@ from tailback.diagnosis.confidence import (
     SURE,
     TIME_ERROR,
     WORTH_FIXING,
+    Attainable,
     TimeUse,
     Unexplained,
+    alternatives,
     attainable,
+    attained,
     chances,
     contention_scale,
     costs_in,
     count_agreement,
+    in_network,
     main_cause,
     scaled,
 )
 from tailback.diagnosis.headline import (
     INTERRUPTED,
+    LISTED,
     NOT_RULED_OUT,
     HeadlineFacts,
     SampleFacts,
@@ -59,7 +64,6 @@ from tailback.diagnosis.sampled_verdict import SampledVerdict, sampled_verdict
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables, slow_links
 from tailback.diagnosis.waterfall import (
     ENGINE_VARIATIONS,
-    NON_MINIMAL_RULES,
     Placements,
     Waterfall,
     build_waterfall,
@@ -67,6 +71,7 @@ from tailback.diagnosis.waterfall import (
     unexplained_share,
     with_gains,
 )
+from tailback.diagnosis.waterfall_steps import NON_MINIMAL_RULES
 from tailback.diagnosis.wording import (
     BETWEEN_HOSTS,
     LONGER_PATHS,
@@ -200,6 +205,7 @@ class WeighedCauses:
         self,
         gains: Mapping[Cause, Gain] | None = None,
         best_change: tuple[str, float] | None = None,
+        program_gain: float | None = None,
     ) -> Diagnosis:
         """The diagnosis.
 
@@ -208,13 +214,19 @@ class WeighedCauses:
                 simulated more changes than the waterfall did.
             best_change: Name and gain of the best change of all, whichever causes it removes; no
                 name if none helps. None if there was no search.
+            program_gain: What the best change of the program gains, if all were tried: a receiver
+                whose link is full all the time limits the run, unless a program sends it less.
         """
         evidence, run = self.evidence, self.evidence.run
         verdict = _Verdict(self.sampled.cause, {}, "samples", self.sampled.probability)
         bars, shares = list[WaterfallBar](), list[CauseShare]()
         if self.waterfall is not None:
-            shares = with_gains(self.waterfall.shares, gains or {})
-            waterfall = replace(self.waterfall, shares=shares)
+            waterfall = self.waterfall
+            if program_gain is not None:
+                with_program_ps = round((1.0 - program_gain) * run.elapsed_ps)
+                waterfall = waterfall.with_receivers(min(evidence.receive_ps, with_program_ps))
+            shares = with_gains(waterfall.shares, gains or {})
+            waterfall = replace(waterfall, shares=shares)
             bars = waterfall.bars
             verdict = _by_time(
                 waterfall,
@@ -231,6 +243,7 @@ class WeighedCauses:
         if not run.complete:
             warnings.append(INTERRUPTED)
         facts = self._facts(bars, shares, best_change)
+        facts = replace(facts, alternatives=verdict.alternatives)
         text = _headline_text(verdict, cause, self.findings, facts, evidence, against)
         return Diagnosis(
             cause=cause,
@@ -255,6 +268,7 @@ class WeighedCauses:
             chances={str(name): chance for name, chance in verdict.chances.items()},
             basis=verdict.basis,
             agreement=None if cause == "undetermined" else verdict.agreement,
+            alternatives=[] if cause == "undetermined" else list(verdict.alternatives),
             shares=shares,
             slow_links=slow_links(self.slow, evidence) if cause == "slow-link" else [],
             times=times_of(run),
@@ -281,6 +295,7 @@ class WeighedCauses:
             times=times_of(run),
             simulated_again=bool(bars),
             wire_share=evidence.adapter_share,
+            receives=evidence.adapter_share > evidence.wire_share,
             congested_share=evidence.overall.value if recorded else None,
             communication_fraction=evidence.communication_fraction,
             captured=evidence.captured,
@@ -351,8 +366,10 @@ class _Verdict:
         cost: Share of the time that each cause costs; empty without re-simulation.
         basis: What it is based on.
         chances: Probability that each cause is the main one, 0–1.
-        agreement: In how many variations of the model it is the main cause; None without one.
+        agreement: In how many variations of the model it, or an alternative, is the main cause;
+            None without one.
         warnings: What contradicts it, or is open.
+        alternatives: Other causes whose removal saves mostly the same time.
     """
 
     cause: Cause
@@ -361,11 +378,12 @@ class _Verdict:
     chances: Mapping[Cause, float]
     agreement: Agreement | None = None
     warnings: tuple[str, ...] = ()
+    alternatives: tuple[Cause, ...] = ()
 
     @property
     def confidence(self) -> float:
-        """Probability that it is right; 0 if undetermined."""
-        return self.chances.get(self.cause, 0.0)
+        """Probability that it, or an alternative, is right; 0 if undetermined."""
+        return sum(self.chances.get(cause, 0.0) for cause in (self.cause, *self.alternatives))
 
 
 def _require_diagnosable(run: Run, seeds: int) -> None:
@@ -407,16 +425,24 @@ def _by_time(
         others_tried: Whether other placements were simulated.
     """
     bars = waterfall.bars
-    use = TimeUse(evidence.communication_fraction, evidence.adapter_share)
+    contention = in_network({share.cause: share.charged for share in waterfall.shares})
+    use = TimeUse(evidence.communication_fraction, evidence.adapter_share, sum(contention.values()))
     hidden = unexplained(bars, slow)
-    beyond = attainable(waterfall.shares, use)
-    cost = cost_shares(waterfall.shares, bars, hidden, beyond)
-    varied = costs_in(waterfall.variations, beyond)
+    parts = attainable(waterfall.shares, use)
+    cost = cost_shares(waterfall.shares, bars, hidden, parts)
+    varied = costs_in(waterfall.variations, parts)
     probability = chances(varied, hidden, use)
     # If two causes cost the same, the costs alone decide nothing.
     likely = max(probability, key=lambda cause: probability[cause])
-    cause = likely if probability[likely] >= SURE else main_cause(cost, use)
-    counted = count_agreement(cause, varied, hidden, use)
+    cause, either = likely, tuple[Cause, ...]()
+    if probability[likely] < SURE:
+        cause = main_cause(cost, use)
+        either = tuple(
+            other
+            for other in alternatives(cause, waterfall.shares)
+            if probability.get(other, 0.0) >= LISTED
+        )
+    counted = count_agreement((cause, *either), varied, hidden, use)
     basis: Basis = "re-simulation"
     if cause == hidden.cause and hidden.share > 0.5 * cost[cause]:
         basis = "hypothesis"
@@ -431,7 +457,7 @@ def _by_time(
         warnings += _slow_cable_warnings(slow, evidence)
     elif unexplained_share(bars) >= WORTH_FIXING:
         warnings.append(unexplained_time(unexplained_share(bars)))
-    return _Verdict(cause, cost, basis, probability, counted, tuple(warnings))
+    return _Verdict(cause, cost, basis, probability, counted, tuple(warnings), either)
 
 
 def _with_untried_placements(chances: Mapping[Cause, float]) -> dict[Cause, float]:
@@ -472,7 +498,7 @@ def cost_shares(
     shares: list[CauseShare],
     bars: list[WaterfallBar],
     hidden: Unexplained,
-    beyond: Mapping[Cause, float],
+    parts: Mapping[Cause, Attainable],
 ) -> dict[Cause, float]:
     """Cost of each cause as a share of the observed time, as far as it can be gained.
 
@@ -480,13 +506,11 @@ def cost_shares(
         shares: Cost of each cause.
         bars: The waterfall.
         hidden: Time that the model does not explain.
-        beyond: What can be gained beyond the cost of each cause.
+        parts: What can be gained of the cost of each cause.
     """
     time = {bar.name: bar.elapsed_ps for bar in bars}
     scale = contention_scale(time, time["observed"]) if time else 1.0
-    gained = {
-        share.cause: max(share.charged + beyond.get(share.cause, 0.0), 0.0) for share in shares
-    }
+    gained = {share.cause: attained(parts, share.cause, share.charged) for share in shares}
     return hidden.added_to(scaled(gained, scale))
 
 

@@ -11,47 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tailback.diagnosis.activity import messages_within_hosts
 from tailback.diagnosis.adapter_load import wire_time_ps
 from tailback.diagnosis.model import Cause, CauseShare, Gain, WaterfallBar
+from tailback.diagnosis.waterfall_steps import (
+    ADAPTIVE,
+    INJECTION,
+    NON_MINIMAL_RULES,
+    PATHS,
+    RECEIVING,
+    Spreading,
+    WaterfallStep,
+    waterfall_steps,
+)
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
 from tailback.run.run import Run
 from tailback.traffic.program import Program
-
-_IDEAL: Final = (
-    "every message at the line rate of its own adapters, nothing shared, on the shortest of the "
-    "paths tried"
-)
-
-
-IN_HOST: Final = "messages within hosts at the rates of their hosts (at least the previous step)"
-
-
-PATHS: Final = "the same with the current placement and routes, whose paths may be longer"
-
-
-INJECTION: Final = "the busiest adapter's bytes at its line rate (at least the previous step)"
-
-
-PATTERN: Final = (
-    "one ideal switch: only the nodes' own links are shared (at least the previous step)"
-)
-
-
-SAME_PLACEMENT: Final = "the same with the current placement"
-
-
-SLOW_LINKS: Final = "the links at their real rates, your job alone"
-
-
-OTHER_TRAFFIC: Final = "everything as it was, including the jobs that are not observed"
-
 
 OBSERVED: Final = "the given run; the difference is chance, or unknown effects"
 
@@ -63,15 +43,6 @@ REMAINDER_MEANING: Final = (
     "the difference between the given run and everything simulated: chance, or unknown effects"
 )
 
-
-BEST_ALREADY: Final = "no other routing tried spreads the traffic better"
-
-
-NO_SLOW_LINK: Final = "no slow link is known"
-
-
-NO_OTHER_JOB: Final = "no other job is known"
-"""Why a step is not simulated."""
 
 Placements = Mapping[str, NDArray[np.uint32]]
 
@@ -87,111 +58,8 @@ CAUSE_OF_STEP: dict[str, Cause] = {
 """Cause of each step whose delta is time lost to contention, or to transfers within hosts."""
 
 
-NON_MINIMAL_RULES = ("valiant", "ugal")
-"""Routing rules that use non-minimal paths."""
-
 CLEARLY_FASTER = 0.02
 """Smallest gain at which another routing rule counts as better; repetitions differ by less."""
-
-
-class Spreading(NamedTuple):
-    """How packets are spread over paths: a kind of routing, and a rule of the topology."""
-
-    routing: Literal["adaptive", "deterministic"] = "adaptive"
-    rule: str | None = None
-
-    @property
-    def change(self) -> Change:
-        """Our job alone on the healthy network, with this routing."""
-        return Change(network="healthy", routing=self.routing, rule=self.rule, background=False)
-
-    def __str__(self) -> str:
-        name = "static" if self.routing == "deterministic" else self.routing
-        return f"{name} routing" + (f" by rule {self.rule}" if self.rule is not None else "")
-
-
-ADAPTIVE: Final = Spreading()
-
-
-@dataclass(frozen=True)
-class WaterfallStep:
-    """One step: its name, the simulated change, and the reason if it is skipped."""
-
-    name: str
-    change: Change
-    meaning: str
-    skip: str = ""
-
-
-def waterfall_steps(
-    run: Run,
-    best: tuple[str, NDArray[np.uint32]] | None = None,
-    best_routing: Spreading = ADAPTIVE,
-) -> list[WaterfallStep]:
-    """The steps for a run; a step that does not apply is skipped, with its reason.
-
-    Args:
-        run: The run.
-        best: Name and nodes of the best placement found; None if none was tried.
-        best_routing: The routing that spreads our traffic best.
-    """
-    scenario = run.scenario
-    tables = scenario.fabric.forwarding is not None
-    now = scenario.engine.routing
-    spread = best_routing == (now, None) and (now == "deterministic" or not tables)
-    alone = all(job.observed for job in scenario.job)
-    ours, how = best_routing.change, str(best_routing)
-    routes = routes_in_use(scenario.engine.routing, scenario.fabric.routes, tables=tables)
-    ideal = Change(network="no-contention", background=False)
-    within = has_in_host_tier(run)
-    out = [
-        WaterfallStep(
-            "ideal", replace(ideal, in_host="free" if within else "as-is"), ideal_network(within)
-        ),
-        WaterfallStep("pattern", Change(network="star", background=False), PATTERN),
-    ]
-    if within:
-        out.insert(1, WaterfallStep("in-host", ideal, IN_HOST))
-    if best is not None:
-        name, nodes = best
-        out.append(
-            WaterfallStep(
-                "network",
-                replace(ours, placement=nodes, placement_name=name),
-                best_placement(how, name),
-            )
-        )
-    out += [
-        WaterfallStep(
-            "placement",
-            ours,
-            SAME_PLACEMENT if best is not None else network_with(how),
-        ),
-        WaterfallStep(
-            "routing",
-            Change(network="healthy", background=False),
-            with_own_routing(routes),
-            BEST_ALREADY if spread else "",
-        ),
-        WaterfallStep(
-            "slow links",
-            Change(background=False),
-            SLOW_LINKS,
-            "" if scenario.fabric.degraded else NO_SLOW_LINK,
-        ),
-        WaterfallStep("other traffic", Change(), OTHER_TRAFFIC, NO_OTHER_JOB if alone else ""),
-    ]
-    return out
-
-
-def has_in_host_tier(run: Run) -> bool:
-    """Whether the scenario describes transfers within hosts, and the job has any.
-
-    Rates that are assumed need not be those of the machine, and take no part in the verdict.
-    """
-    scenario = run.scenario
-    described = not scenario.engine.assumes_memory_rate or bool(scenario.fabric.in_host)
-    return described and not messages_within_hosts(run.tables).is_empty()
 
 
 ENGINE_VARIATIONS = (
@@ -244,11 +112,73 @@ class Waterfall:
         shares: Cost of each cause, largest first.
         variations: Times of the steps in each repetition, and with each of
             :data:`ENGINE_VARIATIONS`.
+        made_from: The simulated times that it is made from.
     """
 
     bars: list[WaterfallBar]
     shares: list[CauseShare]
     variations: list[VariedTimes]
+    made_from: SimulatedSteps
+
+    def with_receivers(self, least_ps: int) -> Waterfall:
+        """The same, with the time that a receiver needs for its bytes in the bar ``injection``.
+
+        Args:
+            least_ps: That time, or that of a program that makes do with less, ps.
+        """
+        return self.made_from.waterfall(least_ps)
+
+
+@dataclass(frozen=True)
+class SimulatedSteps:
+    """Simulated times of the steps of a waterfall.
+
+    Attributes:
+        run: The run as observed.
+        steps: The steps that are simulated, or skipped.
+        repeated: Time of each step in each repetition, ps.
+        varied: Time that the run takes with each of the other engine settings, and the time of each
+            step with these, ps.
+        floor_ps: Lower bound of all times.
+        wire_ps: Time that the busiest adapter needs to send its bytes.
+        removed: Time saved without each cause in each repetition, ps.
+        even: Time saved by balanced computation in each repetition, and then with each of the other
+            engine settings; empty if it is negligible.
+    """
+
+    run: Run
+    steps: Sequence[WaterfallStep]
+    repeated: Mapping[str, list[int]]
+    varied: Sequence[tuple[int, Mapping[str, int]]]
+    floor_ps: int
+    wire_ps: int
+    removed: dict[Cause, list[int]]
+    even: Sequence[int]
+
+    def waterfall(self, receive_ps: int = 0) -> Waterfall:
+        """The waterfall; the bar ``injection`` ends no sooner than ``receive_ps``."""
+        run_ps, repeated, wires = self.run.elapsed_ps, self.repeated, (self.wire_ps, receive_ps)
+        times = _bounded(repeated, self.floor_ps, *wires)
+        repetitions = range(len(repeated["ideal"]))
+        each = [(run_ps, {name: all_[n] for name, all_ in repeated.items()}) for n in repetitions]
+        variations = [_varied(ps, self.steps, time, *wires) for ps, time in (*each, *self.varied)]
+        if self.even:
+            pairs = zip(variations, self.even, strict=True)
+            variations = [replace(variation, imbalance_ps=ps) for variation, ps in pairs]
+        todo = list(self.steps)
+        todo.insert(1, WaterfallStep("paths", Change(), PATHS))
+        injection = INJECTION if receive_ps <= self.wire_ps else RECEIVING
+        after = 3 if "in-host" in repeated else 2
+        todo.insert(after, WaterfallStep("injection", Change(), injection))
+        bars, before = [], [0] * len(repetitions)
+        for step in todo:
+            meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
+            bars.append(_bar(step.name, times[step.name], before, meaning))
+            before = times[step.name]
+        bars.append(_bar("observed", [run_ps] * len(repetitions), before, OBSERVED))
+        late = self.even[: len(repetitions)]
+        shares = _shares(self.run, bars, self.removed, late, times["other traffic"])
+        return Waterfall(bars, shares, variations, self)
 
 
 def build_waterfall(
@@ -287,61 +217,42 @@ def build_waterfall(
     floor = _floor(
         evaluate, placements or {}, (charged.rule, *rules), simulated, todo[0].change, run
     )
-    wire_ps = wire_time_ps(run)
-    times = _bounded(simulated, floor, wire_ps)
-    variations = _variations(run, evaluate, todo, simulated, engines, wire_ps)
-    late: list[int] = []
+    varied = _variations(run, evaluate, todo, simulated, engines)
+    saved = list[int]()
     if even is not None:
-        late = _saved_if_even(evaluate, even, simulated["other traffic"])
-        variations = _with_imbalance(variations, evaluate, even, engines, late)
-    todo.insert(1, WaterfallStep("paths", Change(), PATHS))
-    after = 3 if "in-host" in simulated else 2
-    todo.insert(after, WaterfallStep("injection", Change(), INJECTION))
-    bars, before = [], [0] * seeds
-    for step in todo:
-        meaning = f"{step.meaning}: {step.skip}" if step.skip else step.meaning
-        bars.append(_bar(step.name, times[step.name], before, meaning))
-        before = times[step.name]
-    bars.append(_bar("observed", [run.elapsed_ps] * seeds, before, OBSERVED))
+        saved = _saved_if_even(evaluate, even, simulated["other traffic"], engines, varied)
     if progress is not None:
         progress("removing causes", n_real / (n_real + 1))
-    removed = _removed(evaluate, todo, times, seeds, by_any_rule, charged, placements or {})
-    return Waterfall(bars, _shares(run, bars, removed, late, times["other traffic"]), variations)
+    removed = _removed(evaluate, todo, simulated, seeds, by_any_rule, charged, placements or {})
+    steps = SimulatedSteps(run, todo, simulated, varied, floor, wire_time_ps(run), removed, saved)
+    return steps.waterfall()
 
 
-def _saved_if_even(evaluate: Evaluate, even: Program, full: Sequence[int]) -> list[int]:
-    """Time saved by balanced computation in each repetition; empty if it is negligible.
+def _saved_if_even(
+    evaluate: Evaluate,
+    even: Program,
+    full: Sequence[int],
+    engines: Sequence[EngineVariation],
+    varied: Sequence[tuple[int, Mapping[str, int]]],
+) -> list[int]:
+    """Time saved by balanced computation; empty if it is negligible.
 
-    ``full``: time of the run as it is in each repetition.
+    Args:
+        evaluate: Simulates a change.
+        even: The program with balanced computation.
+        full: Time of the run as it is in each repetition.
+        engines: Other engine settings.
+        varied: Times with each of them.
     """
     saved = [
         max(now - evaluate(Change(program=even, seed_offset=seed)).elapsed_ps, 0)
         for seed, now in enumerate(full)
     ]
-    return saved if sum(saved) >= CLEARLY_FASTER * sum(full) else []
-
-
-def _with_imbalance(
-    variations: Sequence[VariedTimes],
-    evaluate: Evaluate,
-    even: Program,
-    engines: Sequence[EngineVariation],
-    late: Sequence[int],
-) -> list[VariedTimes]:
-    """The variations with what each saves if computation is balanced, as ``late`` repetitions do.
-
-    The last variations are those of the ``engines``.
-    """
-    if not late:
-        return list(variations)
+    if sum(saved) < CLEARLY_FASTER * sum(full):
+        return []
     times = [evaluate(Change(program=even, variation=engine)).elapsed_ps for engine in engines]
-    varied = variations[len(late) :]
-    saved = [
-        max(variation.steps["other traffic"] - ps, 0)
-        for variation, ps in zip(varied, times, strict=True)
-    ]
-    pairs = zip(variations, [*late, *saved], strict=True)
-    return [replace(variation, imbalance_ps=ps) for variation, ps in pairs]
+    pairs = zip(varied, times, strict=True)
+    return [*saved, *(max(time["other traffic"] - ps, 0) for (_, time), ps in pairs)]
 
 
 def _independent_changes(
@@ -381,17 +292,12 @@ def _variations(
     steps: Sequence[WaterfallStep],
     simulated: Mapping[str, Sequence[int]],
     engines: Sequence[EngineVariation],
-    wire_ps: int,
-) -> list[VariedTimes]:
-    """Times of the steps in each repetition, and with each of the other engine settings.
+) -> list[tuple[int, Mapping[str, int]]]:
+    """Time of the run and of each step with each of the other engine settings, ps.
 
-    Each engine is simulated with the first repetition's random choices.
+    Each is simulated with the first repetition's random choices.
     """
-    repetitions = range(len(simulated["ideal"]))
-    out = [
-        _varied(run.elapsed_ps, steps, {name: all_[n] for name, all_ in simulated.items()}, wire_ps)
-        for n in repetitions
-    ]
+    out = list[tuple[int, Mapping[str, int]]]()
     for engine in engines:
         # Without contention only delays matter: two engines then share a simulation.
         delays = EngineVariation(delays=engine.delays)
@@ -408,12 +314,16 @@ def _variations(
         every = _times_of_steps(evaluate, varied, 1, None)
         time = {name: times[0] for name, times in every.items()}
         ratio = time["other traffic"] / max(simulated["other traffic"][0], 1)
-        out.append(_varied(round(run.elapsed_ps * ratio), steps, time, wire_ps))
+        out.append((round(run.elapsed_ps * ratio), time))
     return out
 
 
 def _varied(
-    run_ps: int, steps: Sequence[WaterfallStep], time: Mapping[str, int], wire_ps: int
+    run_ps: int,
+    steps: Sequence[WaterfallStep],
+    time: Mapping[str, int],
+    wire_ps: int,
+    receive_ps: int,
 ) -> VariedTimes:
     """Times of one variation, in the order of the bars.
 
@@ -421,9 +331,11 @@ def _varied(
         run_ps: Time that the run takes in this variation.
         steps: The steps.
         time: Simulated time of each.
-        wire_ps: Time that the busiest adapter needs for its bytes.
+        wire_ps: As that of :func:`_bounded`.
+        receive_ps: Likewise.
     """
-    bounded = _bounded({name: [ps] for name, ps in time.items()}, time["ideal"], wire_ps)
+    each = {name: [ps] for name, ps in time.items()}
+    bounded = _bounded(each, time["ideal"], wire_ps, receive_ps)
     first = ["paths", *(["in-host"] if "in-host" in time else []), "injection"]
     order = [*first, *(step.name for step in steps if step.name not in ("ideal", "in-host"))]
     return VariedTimes({name: bounded[name][0] for name in order if name in bounded}, run_ps)
@@ -448,13 +360,17 @@ def _times_of_steps(
     return times
 
 
-def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dict[str, list[int]]:
+def _bounded(
+    times: Mapping[str, list[int]], floor_ps: int, wire_ps: int, receive_ps: int
+) -> dict[str, list[int]]:
     """Times of all bars but the last, with random differences clipped.
 
     Args:
         times: Times of the simulated steps.
         floor_ps: Lower bound of all times; ``ideal`` is set to it.
-        wire_ps: Time that the busiest adapter needs for its bytes.
+        wire_ps: Time that the busiest adapter needs to send its bytes.
+        receive_ps: Time that a receiver needs for its bytes, where these are no cost of the
+            pattern.
     """
     # Transfers within hosts cannot save time; a shorter simulation is a difference in the order of
     # events.
@@ -462,7 +378,10 @@ def _bounded(times: Mapping[str, list[int]], floor_ps: int, wire_ps: int) -> dic
         max(pair) for pair in zip(times["ideal"], times.get("in-host", times["ideal"]), strict=True)
     ]
     # Paths are shorter on the ideal switch; the time that this saves is not contention.
-    injection = [max(time, wire_ps) for time in within]
+    injection = [
+        max(time, wire_ps, min(receive_ps, star))
+        for time, star in zip(within, times["pattern"], strict=True)
+    ]
     # If the actual network is faster, the difference to the ideal switch is random.
     now = zip(injection, times["pattern"], times["placement"], strict=True)
     bounded = {
@@ -744,33 +663,3 @@ def overshoot_share(bars: list[WaterfallBar]) -> float:
     if observed is None or observed.elapsed_ps <= 0:
         return 0.0
     return max(-observed.high_ps, 0) / observed.elapsed_ps
-
-
-def ideal_network(within_hosts: bool) -> str:
-    """The ideal network; ``within_hosts``: transfers within hosts are a step of their own."""
-    free = ", and no time for transfers within hosts" if within_hosts else ""
-    return f"{_IDEAL}{free}"
-
-
-def routes_in_use(routing: str, rule: str | None, *, tables: bool) -> str:
-    """The network's own routing: forwarding tables, or a kind of routing and its rule."""
-    routes = "forwarding tables" if tables else f"{routing} routing"
-    return routes + (f" by rule {rule}" if rule is not None else "")
-
-
-def best_placement(spread: str, name: str) -> str:
-    """The network under the best placement tried; ``spread`` from :func:`spreading`."""
-    return (
-        f"the network with {spread}, your job alone, placed by {name}, the best of those tried "
-        "(at most the time of the current placement)"
-    )
-
-
-def network_with(routes: str) -> str:
-    """The network with some routing, our job alone."""
-    return f"the network as it is with {routes}, your job alone"
-
-
-def with_own_routing(routes: str) -> str:
-    """The network with its own routing, our job alone."""
-    return f"the network as it is with its {routes}, your job alone"

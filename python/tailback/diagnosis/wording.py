@@ -49,24 +49,32 @@ def with_budget(diagnosis: Diagnosis, budget: Budget | None) -> Diagnosis:
     if budget is None:
         return diagnosis
     use = budget.use
-    note = budget_note(use)
-    assumptions = [*diagnosis.assumptions, note]
-    warnings = [*diagnosis.warnings, note]
-    update = {"budget": use, "assumptions": assumptions, "warnings": warnings}
-    return diagnosis.model_copy(update=update)
+    warnings = [*diagnosis.warnings, budget_note(use)]
+    return diagnosis.model_copy(update={"budget": use, "warnings": warnings})
 
 
 def budget_note(use: BudgetUse) -> str:
-    """A sentence on a time budget: what it left out, and whether it was kept."""
-    taken = f"time budget {use.asked_s:.4g} s, taken {use.taken_s:.0f} s without the report"
+    """A sentence on a time budget: what it left out, with the time of that, and what it took."""
     steps = [
         f"{left.step} (after {counted(left.done, 'simulation')}; the next take "
         f"{left.estimate_s:.2g} s)"
         for left in use.left_out
     ]
-    if not steps:
-        return f"{taken}; nothing was left out"
-    return f"{taken}; left out or cut short: {', '.join(steps)}"
+    return f"{budget_taken(use)}; {budget_left_out(steps)}"
+
+
+def budget_taken(use: BudgetUse) -> str:
+    """A time budget and the time that was taken."""
+    return f"time budget {use.asked_s:.4g} s, taken {use.taken_s:.0f} s without the report"
+
+
+def budget_left_out(steps: Sequence[str]) -> str:
+    """What a time budget left out.
+
+    Args:
+        steps: The steps, in words.
+    """
+    return f"left out or cut short: {', '.join(steps)}" if steps else "nothing was left out"
 
 
 def bar_name(bar: WaterfallBar, times: Times) -> str:

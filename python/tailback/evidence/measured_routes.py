@@ -42,7 +42,7 @@ MAX_WHOLE_FLOWS = 1000
 Capacities = tuple[tuple[int, float], ...]
 
 
-class Flows(NamedTuple):
+class LeafFlows(NamedTuple):
     """Flows between leaf switches: what a pair of ranks sends.
 
     Attributes:
@@ -64,7 +64,7 @@ class Flows(NamedTuple):
 
 
 def limited_by_routes(
-    counters: LinkCounters, fabric: Fabric, expected: Floats, flows: Flows | None = None
+    counters: LinkCounters, fabric: Fabric, expected: Floats, flows: LeafFlows | None = None
 ) -> tuple[Capacities, float]:
     """Reduced link rates that limit evenly spread traffic like the measured imbalance.
 
@@ -90,9 +90,9 @@ def limited_by_routes(
             continue
         rates = nominal(fabric).link_gbps[links].astype(np.float64)
         usual, even = np.full(len(links), carried.mean()), carried.sum() * rates / rates.sum()
-        whole = np.zeros(0) if flows is None else flows.of_bundle(links, fabric)
-        if whole.sum() > 0.0 and len(whole) <= MAX_WHOLE_FLOWS:
-            usual = even = _as_whole_flows(carried, rates, whole)
+        flow_bytes = np.zeros(0) if flows is None else flows.of_bundle(links, fabric)
+        if flow_bytes.sum() > 0.0 and len(flow_bytes) <= MAX_WHOLE_FLOWS:
+            usual = even = _as_whole_flows(carried, rates, flow_bytes)
         if expected[links].sum() > 0:
             explained = carried.sum() * expected[links] / expected[links].sum()
             if np.abs(carried - explained).sum() < np.abs(carried - usual).sum():
@@ -135,7 +135,7 @@ def _as_whole_flows(carried: Floats, rates: Floats, flow_bytes: Floats) -> Float
     return out * carried.sum() / load.sum()
 
 
-def hashed_variance(counters: LinkCounters, fabric: Fabric, flows: Flows) -> float:
+def hashed_variance(counters: LinkCounters, fabric: Fabric, flows: LeafFlows) -> float:
     """Variance of parallel links at leaf switches, over that if each flow is on one of them.
 
     About 1 if switches hash flows to links, whose bytes then differ by chance; far less if packets

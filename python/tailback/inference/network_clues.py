@@ -15,7 +15,7 @@ from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evidence import MeasuredRun
 from tailback.evidence.call_profile import CallProfile
 from tailback.evidence.link_counters import LinkCounters
-from tailback.evidence.measured_routes import HASHED_VARIANCE, Flows, hashed_variance
+from tailback.evidence.measured_routes import HASHED_VARIANCE, LeafFlows, hashed_variance
 from tailback.evidence.other_traffic import UNKNOWN, OtherTraffic
 from tailback.evidence.send_times import send_profile
 from tailback.evidence.step_times import step_profile
@@ -309,7 +309,7 @@ def _seem_hashed(prepared: PreparedScenario, counters: LinkCounters, run: Run) -
     return least <= hashed_variance(counters, prepared.fabric, flows) <= most
 
 
-def flows_of(prepared: PreparedScenario, run: Run) -> Flows:
+def flows_of(prepared: PreparedScenario, run: Run) -> LeafFlows:
     """What each pair of ranks sends in a run."""
     fabric, node = prepared.fabric, prepared.observed.node
     sent = (
@@ -321,7 +321,7 @@ def flows_of(prepared: PreparedScenario, run: Run) -> Flows:
     )
     leaf = fabric.node_switch[node].astype(np.int64)
     src, dst = (leaf[sent[name].to_numpy()] for name in ("src_rank", "dst_rank"))
-    return Flows(src, dst, sent["size_bytes"].to_numpy().astype(np.float64))
+    return LeafFlows(src, dst, sent["size_bytes"].to_numpy().astype(np.float64))
 
 
 def modelled_part_ps(measured: MeasuredRun) -> int:

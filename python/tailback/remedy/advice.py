@@ -14,6 +14,7 @@ from tailback.diagnosis.model import (
     Kind,
     Remedy,
     Saves,
+    Status,
 )
 from tailback.errors import option
 from tailback.placement.variant import FILE, RECORDED, HostChoice
@@ -48,6 +49,7 @@ _ON_OTHER_HOSTS = {
 
 REMEDY_KIND_OF_CAUSE: dict[Cause, Kind] = {
     "pattern": "pattern",
+    "injection": "pattern",
     "placement": "placement",
     "routing": "routing",
     "other-traffic": "placement",
@@ -66,8 +68,12 @@ CAUSE_OF_KIND: dict[Kind, Cause] = {
 NONE_HELPS: dict[Cause, str] = {
     "routing": "No change of the routing gains more than the run-to-run variation: {} simulated",
     "pattern": "No change of the program gains more than the run-to-run variation: {} simulated",
+    "injection": "No change of the program sends the busiest node less: {} simulated",
 }
 """What is said if changes that should remove a cause do not; with their number."""
+
+NO_OTHER_PROGRAM = "None of the changes of a program that can be simulated applies to this one."
+"""What is said if no change was simulated that removes an overload of nodes."""
 
 SIMULATED_BY_REMOVAL: frozenset[Cause] = frozenset({"other-traffic", "slow-link"})
 """Causes whose advice is to remove them, as a simulation without them does."""
@@ -98,7 +104,7 @@ def recommend(
     Returns:
         The remedy; None if the network is not the problem, or no remedy is known.
     """
-    if diagnosis.cause in ("not-network", "injection"):
+    if diagnosis.cause == "not-network" or (diagnosis.cause == "injection" and not candidates):
         return None
     now = current_placement(run)
     before, effective = improvements(candidates, now)
@@ -281,6 +287,11 @@ def _advice(
     cause, kind = diagnosis.cause, REMEDY_KIND_OF_CAUSE.get(diagnosis.cause)
     main_finding = next((finding for finding in diagnosis.findings if finding.cause == cause), None)
     if cause == "undetermined":
+        simulated = any(c.proved and c.name != now for c in candidates)
+        if not simulated and any(c.status is Status.NO_TIME for c in candidates):
+            return (
+                f"No change was simulated in the time budget: allow more ({option('budget')}).",
+            )
         return () if main_finding is None or effective else (main_finding.advice,)
     if cause == "slow-link" and diagnosis.slow_links:
         if any(c.kind == kind for c in effective):
@@ -293,10 +304,12 @@ def _advice(
             return ()
         if tried:
             return (placements_do_not_help(tried),)
-    elif tried and cause in ("routing", "pattern"):
+    elif tried and cause in NONE_HELPS:
         if any(c.kind == kind for c in effective):
             return ()
         return (f"{NONE_HELPS[cause].format(counted(len(tried), 'change'))}.",)
+    elif cause in ("pattern", "injection") and any(c.kind == kind for c in candidates):
+        return (NO_OTHER_PROGRAM,)
     if main_finding is None:
         return ()
     advice = [main_finding.advice]

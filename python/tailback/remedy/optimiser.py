@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from tailback.budget import fits
 from tailback.diagnosis.model import USER_KINDS, Candidate, Kind, Status
-from tailback.diagnosis.waterfall import NON_MINIMAL_RULES
+from tailback.diagnosis.waterfall_steps import NON_MINIMAL_RULES
 from tailback.errors import TailbackError
 from tailback.evaluate import Change, Evaluate, announce
 from tailback.io.progress import Progress
@@ -97,7 +97,7 @@ class Optimiser:
             self.estimates,
         )
         slow = {candidate.name for candidate in left_out}
-        field = [proposal for proposal in singles if proposal.name not in slow]
+        field = self._most_decisive_first([p for p in singles if p.name not in slow])
         # Rates only prevent contention: they may be too slow even without any.
         late = [p for p in field if context.floor_ps and p.kind == "rate-control"]
         proved = self._prove([proposal for proposal in field if proposal not in late], [])
@@ -114,6 +114,22 @@ class Optimiser:
             )
             proved = self._with_placements_alone(proved)
         return [*sorted(proved, key=fastest_first), *left_out, *unusable]
+
+    def _most_decisive_first(self, proposals: Sequence[Proposal]) -> list[Proposal]:
+        """The proposals in the order in which they are proved, as time may not suffice for all.
+
+        The unchanged run is first, then changes that are recommended before others; of these, the
+        fastest of each kind by its estimate comes before further ones.
+        """
+        estimates, seen = self.estimates, dict[Kind, int]()
+        turns = dict[str, int]()
+        for proposal in sorted(proposals, key=lambda p: estimates.get(p.name, 0)):
+            turns[proposal.name] = seen.get(proposal.kind, 0)
+            seen[proposal.kind] = turns[proposal.name] + 1
+        return sorted(
+            proposals,
+            key=lambda p: (p is not self.now, not p.kinds <= self.usable_kinds, turns[p.name]),
+        )
 
     def _before(self, proved: Sequence[Candidate]) -> Candidate | None:
         return improvements(proved, self.now.name)[0]

@@ -14,6 +14,7 @@ from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
 from tailback.remedy.proposal import Proposal, RemedyContext
+from tailback.remedy.screening import NO_TIME
 from tailback.run.run import Run
 
 MIN_GAIN = 0.02
@@ -231,7 +232,7 @@ class _Trial:
         except TailbackError as error:
             self.error = str(error)
         if not (self.times_ps or self.error):
-            self.error, self.status = "it did not fit the time budget", Status.NO_TIME
+            self.error, self.status = NO_TIME, Status.NO_TIME
 
     def slower_than(self, other: _Trial) -> bool:
         """Whether it is slower than ``other`` in every repetition of both.

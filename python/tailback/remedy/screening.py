@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,29 @@ class Screening:
     left_out: list[Candidate] = field(default_factory=list)
     estimate_ps: dict[str, int] = field(default_factory=dict)
 
+    def with_fastest(self, most: int, *, always: Collection[str]) -> Screening:
+        """The same with at most so many placements to prove, beside those that are always kept.
+
+        The fastest by their estimates are; without estimates, the first ones.
+        """
+        others = [name for name in self.kept if name not in always]
+        others.sort(key=lambda name: self.estimate_ps.get(name, 0))
+        slow = set(others[max(most, 0) :])
+        no_time = [
+            Candidate(
+                name=name,
+                estimate_ps=self.estimate_ps.get(name, 0),
+                status=Status.NO_TIME,
+                reason=NO_TIME,
+            )
+            for name in sorted(slow)
+        ]
+        kept = {name: nodes for name, nodes in self.kept.items() if name not in slow}
+        return replace(self, kept=kept, left_out=[*self.left_out, *no_time])
+
+
+NO_TIME = "it did not fit the time budget"
+"""Why a change was not simulated."""
 
 KEPT_BY_BOUND = 2
 """Number of candidates with the shortest contention-free times that are always simulated."""

@@ -61,7 +61,8 @@ class RemedySearch:
     def gains(self) -> dict[Cause, Gain]:
         """What the best change gains that removes each cause.
 
-        If none helps, the best one that was compared in all draws.
+        If none helps, the best one that was compared in all draws; of changes of the program, which
+        no step of the waterfall simulates, the best one of all.
         """
         before, gains = self.before, dict[Cause, Gain]()
         if before is None:
@@ -71,7 +72,20 @@ class RemedySearch:
         for candidate in (*self.improvements, *compared):
             if candidate.kind in CAUSE_OF_KIND:
                 gains.setdefault(CAUSE_OF_KIND[candidate.kind], gain_of(candidate, before))
+        if (saved := self.program_gain) is not None:
+            gains.setdefault("pattern", Gain(saved, saved, saved))
         return gains
+
+    @property
+    def program_gain(self) -> float | None:
+        """Share of the time that the best change of the program saves, 0 if none does.
+
+        None if none was tried, or not all for lack of time.
+        """
+        tried = [c for c in self.candidates if c.kind == "pattern"]
+        if self.before is None or not tried or any(c.status is Status.NO_TIME for c in tried):
+            return None
+        return max([0.0, *(mean_gain(c, self.before) for c in tried if c.proved)])
 
     @property
     def best(self) -> tuple[str, float]:
@@ -159,18 +173,21 @@ def recommend_surely(
 
 
 def diagnose_and_cure(
-    causes: WeighedCauses, context: RemedyContext, **options: Any
+    causes: WeighedCauses, context: RemedyContext, *, is_forecast: bool = True, **options: Any
 ) -> tuple[Diagnosis, RemedySearch]:
     """The diagnosis of a run and the search for its remedy, whose gains it states.
 
     Args:
         causes: The evidence of the run, and what each cause costs.
         context: Inputs of the search.
+        is_forecast: Whether the causes are those of the verdict. Of a measured run, what a full
+            receiver costs is a cost of the program, whether or not another program is known.
         options: As those of :func:`find_remedy`.
     """
     run = causes.evidence.run
     search = find_remedy(run, causes.diagnosis(), context, **options)
-    diagnosis = causes.diagnosis(search.gains, search.best)
+    program_gain = search.program_gain if is_forecast else None
+    diagnosis = causes.diagnosis(search.gains, search.best, program_gain)
     said = {name: options[name] for name in ("files", "commands") if name in options}
     remedy = recommend_surely(
         run, diagnosis, search, context, saves=saves_beside_cause(diagnosis), **said

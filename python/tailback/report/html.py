@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from tailback.diagnosis.cause_wording import VERDICTS
+from tailback.diagnosis.cause_wording import VERDICTS, verdict_name
 from tailback.diagnosis.model import Diagnosis, Estimate, Finding, LinkEvidence
 from tailback.diagnosis.waterfall import displayed_bars
 from tailback.diagnosis.wording import (
@@ -152,7 +152,9 @@ def _common_parts(case: FigureCase) -> dict[str, Any]:
         "diagnosis": case.diagnosis,
         "case": case,
         "causes": VERDICTS,
-        "verdict": VERDICTS[case.diagnosis.cause] if case.diagnosis else "",
+        "verdict": ""
+        if case.diagnosis is None
+        else verdict_name(case.diagnosis.cause, case.diagnosis.alternatives),
         "datasets": names["datasets"],
         "change": names["change"],
         "ranks": names["ranks"],

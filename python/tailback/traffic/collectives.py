@@ -484,17 +484,21 @@ def _allgather(size: int, me: int, root: int, send: int, recv: int) -> list[Coll
         steps = [_exchange(pair[0], block, pair[0], block)]
         peers = [pair[k % 2] for k in range(1, size // 2)]
         return steps + [_exchange(peer, 2 * block, peer, 2 * block) for peer in peers]
+    if _is_power_of_two(size):
+        return doubling_allgather(size, me, block)
     distance = 1
     while distance < size:
-        if _is_power_of_two(size):
-            peer = me ^ distance
-            steps.append(_exchange(peer, distance * block, peer, distance * block))
-        else:
-            part = min(distance, size - distance) * block
-            to, source = (me - distance) % size, (me + distance) % size
-            steps.append(_exchange(to, part, source, part))
+        part = min(distance, size - distance) * block
+        to, source = (me - distance) % size, (me + distance) % size
+        steps.append(_exchange(to, part, source, part))
         distance *= 2
     return steps
+
+
+def doubling_allgather(size: int, me: int, block: int) -> list[CollectiveStep]:
+    """Recursive doubling, at powers of two: partners exchange all blocks that they have."""
+    distances = [1 << k for k in range(size.bit_length() - 1)]
+    return [_exchange(me ^ d, d * block, me ^ d, d * block) for d in distances]
 
 
 def _allgatherv(size: int, me: int, root: int, send: int, recv: int) -> list[CollectiveStep]:

@@ -7,15 +7,18 @@ import pytest
 from tailback.diagnosis import diagnose_cause
 from tailback.diagnosis.confidence import (
     MODELLED,
+    Attainable,
     TimeUse,
     Unexplained,
+    alternatives,
+    attainable,
     chances,
     contention_scale,
     costs_in,
     count_agreement,
     main_cause,
 )
-from tailback.diagnosis.model import Cause
+from tailback.diagnosis.model import Cause, CauseShare
 from tailback.diagnosis.waterfall import VariedTimes
 from tests.factories.diagnosis_runs import other_run
 
@@ -46,7 +49,7 @@ def costs(*pairs: tuple[float, float]) -> list[dict[Cause, float]]:
 
 def test_agreement_counts_variations_of_the_same_cause() -> None:
     variations = [varied(10, 40)] * 7 + [varied(40, 10)] * 2 + [varied(1, 2)]
-    agreement = count_agreement("placement", costs_in(variations, {}), NOTHING, COMMUNICATING)
+    agreement = count_agreement(("placement",), costs_in(variations, {}), NOTHING, COMMUNICATING)
     assert (agreement.holds, agreement.of, agreement.otherwise) == (7, 10, "pattern")
 
 
@@ -87,7 +90,7 @@ def test_the_right_cause_may_be_no_hypothesis() -> None:
 def test_unexplained_time_counts_in_every_variation() -> None:
     hidden = Unexplained(0.2, slow=0.9)
     two = costs_in([varied(10, 15), varied(10, 25)], {})
-    agreement = count_agreement("slow-link", two, hidden, COMMUNICATING)
+    agreement = count_agreement(("slow-link",), two, hidden, COMMUNICATING)
     assert (agreement.holds, agreement.otherwise) == (1, "placement")
 
 
@@ -111,7 +114,7 @@ def test_little_unexplained_time_may_be_simulation_error() -> None:
 def test_contention_is_scaled_down_to_the_run() -> None:
     """Adapters need 50 of 52 units, so contention costs at most 2, less than is worth fixing."""
     fits = costs_in([varied(10, 40, run_ps=52)], {})
-    agreement = count_agreement("not-network", fits, NOTHING, COMMUNICATING)
+    agreement = count_agreement(("not-network",), fits, NOTHING, COMMUNICATING)
     assert agreement.holds == 1
 
 
@@ -144,3 +147,61 @@ def test_samples_are_less_sure_the_more_stays_open() -> None:
     clear, thin = diagnose_cause(other_run()), diagnose_cause(other_run(seed=2, log=False))
     assert clear.basis == thin.basis == "samples"
     assert 0 < clear.confidence < 1 and clear.agreement is None
+
+
+def share(cause: Cause, charged: float, removed: float | None, low: float = 0.01) -> CauseShare:
+    """A cause that costs ``charged`` after those before it, and saves ``removed`` alone."""
+    return CauseShare(
+        cause=cause,
+        charged=charged,
+        low=charged,
+        high=charged,
+        removed=removed,
+        removed_low=None if removed is None else low,
+        removed_high=removed,
+    )
+
+
+def test_removals_that_save_alike_are_alternatives() -> None:
+    """Our ranks lose nothing alone: moving them, or stopping the other job, saves the same."""
+    both = [share("other-traffic", 0.56, 0.56), share("placement", 0.0, 0.53)]
+    assert alternatives("other-traffic", both) == ("placement",)
+    assert alternatives("placement", both) == ("other-traffic",)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        # What both cost adds up.
+        [share("other-traffic", 0.3, 0.3), share("placement", 0.2, 0.2)],
+        # Less than half of the smaller gain is saved by either.
+        [share("other-traffic", 0.3, 0.3), share("placement", 0.2, 0.3)],
+        # One of the repetitions loses.
+        [share("other-traffic", 0.5, 0.5), share("placement", 0.0, 0.5, low=-0.01)],
+        # What another program would save is unknown.
+        [share("other-traffic", 0.5, 0.5), share("pattern", 0.0, None)],
+    ],
+)
+def test_added_or_uncertain_gains_are_no_alternatives(shares: list[CauseShare]) -> None:
+    assert alternatives("other-traffic", shares) == ()
+
+
+def test_a_gain_comes_before_a_fixed_cost() -> None:
+    """Static routes cost 31 %, of which nothing can be gained; another placement gains 4.7 %."""
+    shares = [share("routing", 0.31, 0.0), share("placement", 0.0, 0.047)]
+    use = TimeUse(communication=1.0, wire=0.0, contention=0.31)
+    parts = attainable(shares, use)
+    assert parts["routing"].of(0.4) == 0.0
+    gained = {each.cause: parts[each.cause].of(each.charged) for each in shares}
+    assert main_cause(gained, use) == "placement"
+    # If contention were no larger than that gain, it would not be worth a change.
+    assert attainable(shares, TimeUse(communication=1.0, wire=0.0)) == {}
+
+
+def test_gains_below_the_cost_scale_with_it() -> None:
+    use = TimeUse(communication=1.0, wire=0.0)
+    shares = [share("routing", 0.4, 0.2), share("placement", 0.1, 0.3)]
+    parts = attainable(shares, use)
+    assert parts["routing"] == Attainable(part=0.5)
+    assert parts["routing"].of(0.6) == pytest.approx(0.3)
+    assert parts["placement"].of(0.1) == pytest.approx(0.1 + 0.9 * 0.2)

@@ -173,7 +173,7 @@ def test_a_full_receiver_without_contention_limits_the_run() -> None:
     assert [finding.code for finding in diagnosis.findings] == ["TB000", "TB001"]
     assert diagnosis.findings[0].cause == "injection"
     assert any("TB001" in warning for warning in diagnosis.warnings)
-    assert "just for its data" in diagnosis.headline
+    assert "just to receive its data" in diagnosis.headline
 
 
 def test_time_decides_where_it_contradicts_the_trees() -> None:

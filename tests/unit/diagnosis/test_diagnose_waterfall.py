@@ -162,7 +162,7 @@ def test_what_is_unexplained_is_charged_once() -> None:
 def agreement(waterfall: Waterfall) -> Agreement:
     """In how many variations placement is the main cause of a run that only communicates."""
     use = TimeUse(1.0, 0.0)
-    return count_agreement("placement", costs_in(waterfall.variations, {}), Unexplained(), use)
+    return count_agreement(("placement",), costs_in(waterfall.variations, {}), Unexplained(), use)
 
 
 def test_every_repetition_and_engine_is_a_variation() -> None:

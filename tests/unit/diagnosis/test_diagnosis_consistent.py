@@ -14,12 +14,18 @@ from pydantic import ValidationError
 from tailback.cli.render import diagnosis_lines
 from tailback.diagnosis import Diagnosis, diagnose_cause
 from tailback.diagnosis.cause_wording import CODE
+from tailback.diagnosis.confidence import SURE
 from tailback.diagnosis.explanation import Explanation
 from tailback.diagnosis.model import Candidate, CauseShare
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import RemedyContext, diagnose, find_remedy, recommend
 from tailback.run.run import Run
-from tests.factories.diagnosis_runs import TOTAL, endpoint_run, placement_run, routing_run
+from tests.factories.diagnosis_runs import (
+    TOTAL,
+    endpoint_run,
+    placement_run,
+    routing_run,
+)
 from tests.factories.report_data import make_diagnosis, make_run
 
 
@@ -124,7 +130,7 @@ def test_worse_adaptive_routing_is_nowhere_recommended() -> None:
     assert diagnosis.cause == "routing" and diagnosis.remedy is not None
     share = next(share for share in diagnosis.shares if share.cause == "routing")
     assert share.charged == pytest.approx(0.5) and share.removed == 0
-    assert "alone none of it can be gained" in diagnosis.headline
+    assert "no change that was tried saves any of it" in diagnosis.headline
     assert diagnosis.remedy.name == "" and diagnosis.remedy.gain == 0
     assert "adaptive-routing (270 % more time" in diagnosis.remedy.action
     texts = [diagnosis.remedy.action, diagnosis.headline, *diagnosis.warnings]
@@ -235,3 +241,22 @@ def test_parts_that_do_not_add_up_are_refused() -> None:
     assert Explanation(parts={"a": 12, "not explained": -2}, **fields).cost("a") is None
     with pytest.raises(ValidationError, match="parts add up to 9 ps of 10 ps"):
         Explanation(parts={"a": 9}, **fields)
+
+
+def test_two_ways_to_save_time_are_named() -> None:
+    """Other jobs cost our ranks half of the time where they are, and none at other places."""
+    run = placement_run(background=True)
+
+    def evaluate(change: Change) -> Run:
+        beside = change.background and not change.placement_name
+        share = 0.5 if not beside else 1.0 if change.variation is None else 0.8
+        elapsed = round(share * TOTAL) if change.network == "as-is" else round(0.5 * TOTAL)
+        return dataclasses.replace(run, summary={**run.summary, "elapsed_ps": elapsed})
+
+    diagnosis = diagnose(run, evaluate, placements={"moved": np.arange(32, dtype=np.uint32)})
+    assert diagnosis.cause == "other-traffic" and diagnosis.alternatives == ["placement"]
+    assert max(diagnosis.chances.values()) < SURE <= diagnosis.confidence
+    assert "50 % of the run time is saved" in diagnosis.headline
+    assert "saved by another placement (50 %) instead" in diagnosis.headline
+    screen = "\n".join(diagnosis_lines(diagnosis, Path("out")))
+    assert "OTHER TRAFFIC OR PLACEMENT" in screen

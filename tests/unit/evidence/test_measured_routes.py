@@ -10,7 +10,7 @@ import pytest
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.measured_routes import (
     HASHED_VARIANCE,
-    Flows,
+    LeafFlows,
     hashed_variance,
     limited_by_routes,
     parallel_bundles,
@@ -59,13 +59,13 @@ def test_hashed_flows_differ_as_by_chance(each: int) -> None:
         chosen = (up if leaving else down)[mine]
         counters.sent_bytes[links] = np.bincount(chosen, size[mine], 2)
     least, most = HASHED_VARIANCE
-    assert least < hashed_variance(counters, FABRIC, Flows(src, dst, size)) < most
-    assert hashed_variance(carried(0.51, 0.49), FABRIC, Flows(src, dst, size)) < least / 3
+    assert least < hashed_variance(counters, FABRIC, LeafFlows(src, dst, size)) < most
+    assert hashed_variance(carried(0.51, 0.49), FABRIC, LeafFlows(src, dst, size)) < least / 3
 
 
 def test_an_avoided_link_is_no_chance() -> None:
     src, dst = flows(60)
-    avoided = hashed_variance(carried(0.85, 0.15), FABRIC, Flows(src, dst, np.ones(len(src))))
+    avoided = hashed_variance(carried(0.85, 0.15), FABRIC, LeafFlows(src, dst, np.ones(len(src))))
     assert avoided > HASHED_VARIANCE[1]
 
 
@@ -88,11 +88,11 @@ def test_even_traffic_is_not_limited(second: float) -> None:
     assert limits == () and uneven == pytest.approx(abs(1.0 - 2 * second))
 
 
-def ring_of_leaves(each: int) -> Flows:
+def ring_of_leaves(each: int) -> LeafFlows:
     """So many equal flows from each leaf to the next."""
     leaves = np.unique(FABRIC.node_switch[FABRIC.node_switch >= 0]).astype(np.int64)
     src, dst = (np.repeat(ends, each) for ends in (leaves, np.roll(leaves, -1)))
-    return Flows(src, dst, np.ones(len(src)))
+    return LeafFlows(src, dst, np.ones(len(src)))
 
 
 @pytest.mark.parametrize(("each", "limited"), [(1, False), (2, True), (8, True)])
@@ -102,7 +102,7 @@ def test_one_flow_cannot_use_both_links(each: int, limited: bool) -> None:
     assert uneven == pytest.approx(1.0 if limited else 0.0)
 
 
-def test_three_flows_leave_one_of_two_links_half_as_full() -> None:
+def test_three_flows_share_two_links_unevenly() -> None:
     shares = carried(2 / 3, 1 / 3)
     assert limited_by_routes(shares, FABRIC, NOTHING, ring_of_leaves(3))[1] == pytest.approx(0.0)
 

@@ -202,7 +202,7 @@ def test_the_measured_time_weighs_hypotheses() -> None:
     assert unknown.mean_scale == 1.0 and unknown.missing[0] == pytest.approx(0.5)
 
 
-def test_runs_of_exactly_the_measured_time_leave_nothing_unexplained() -> None:
+def test_the_measured_time_leaves_nothing_unexplained() -> None:
     ensemble = Ensemble.of((Alternative(0.0, S, unexplained=True),), ErrorModel(S), S)
     assert ensemble.probability.tolist() == [1.0] and ensemble.missing.tolist() == [0.0]
     assert ensemble.mean_scale == 1.0

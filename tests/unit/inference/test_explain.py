@@ -429,7 +429,7 @@ def test_cable_counters_count_only_in_both_directions() -> None:
     assert not network_clues.are_counted(NetworkEvidence(), [SlowLink(0, 10.0)], fabric)
 
 
-def test_links_parallel_to_a_slow_one_may_be_slow_in_its_place() -> None:
+def test_parallel_links_may_be_slow_instead() -> None:
     scenario = parse(
         {
             "fabric": {"fat_tree": {"hosts_per_leaf": 2, "leaves": 2, "aggregation": 3}},

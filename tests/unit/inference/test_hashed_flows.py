@@ -110,13 +110,13 @@ def test_single_flow_has_no_collisions() -> None:
 @pytest.mark.parametrize("seed", [3, 7])
 def test_counted_bytes_choose_the_paths(seed: int) -> None:
     _, run = run_of(seed)
-    whole = with_whole_flows(prepared())
+    even = with_whole_flows(prepared())
     sent = link_totals(run, "bytes")
-    hashed = hashed_as_counted(whole, run, sent)
+    hashed = hashed_as_counted(even, run, sent)
     assert hashed is not None
     np.testing.assert_allclose(link_totals(execute(hashed), "bytes"), sent, rtol=0.02)
     # A collision costs time, which flows that are spread evenly do not have.
-    assert execute(hashed).elapsed_ps > 1.3 * execute(whole).elapsed_ps
+    assert execute(hashed).elapsed_ps > 1.3 * execute(even).elapsed_ps
 
 
 def test_bytes_of_no_whole_flows_choose_none() -> None:

@@ -61,7 +61,7 @@ def test_a_job_without_nccl_refuses_the_table() -> None:
     assert caught.value.place and "job.nccl" in caught.value.place
 
 
-def test_trees_in_turn_take_longer_and_rings_have_none() -> None:
+def test_trees_in_turn_take_longer() -> None:
     tree = prepare(scenario(EXAMPLE))
     in_turn = with_algorithm(tree, TREES_IN_TURN)
     assert in_turn is not None

@@ -200,3 +200,19 @@ def test_operators_changes_are_told_only_if_faster() -> None:
         ]
         remedy = recommend(run, diagnose_cause(run), tried)
         assert remedy is not None and ("operators could" in remedy.action) is is_told
+
+
+def test_changes_by_users_are_proved_first() -> None:
+    """A budget may end the proofs at any time."""
+    times = {"now": 100, "tile": 90, "slow": 95, "adaptive": 80, "max-min": 85}
+    run, asked = placement_run(routing="deterministic"), list[Change]()
+    estimates = {"tile": 70, "slow": 60}
+    context = RemedyContext(
+        by_parts(run, table(times), asked),
+        by_parts(run, table({**times, **estimates})),
+        PLACES,
+        estimates,
+    )
+    find_remedy(run, diagnose_cause(run), context, seeds=1)
+    first = list(dict.fromkeys(parts_of(change) for change in asked))
+    assert first[:3] == [frozenset(), {"slow"}, {"tile"}]

@@ -681,3 +681,23 @@ def test_waiting_before_the_start_is_not_counted() -> None:
     tile = place("tile", prepared.observed.problem)
     with_remedy = make_evaluate(prepared)(Change(placement=tile, placement_name="tile"))
     assert 1 - with_remedy.elapsed_ps / later.elapsed_ps > 0.2
+
+
+def test_a_full_receiver_limits_the_run() -> None:
+    """Twelve ranks send to one, which may need all of it: the order of the messages is no cost."""
+    sizes = [200_000 + 4096 * rank for rank in range(1, 13)]
+    messages = [[0, rank, 0, size] for rank, size in enumerate(sizes, 1)]
+    scenario = {
+        "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 4, "aggregation": 2}},
+        "job": [{"pattern": {"kind": "timed", "ranks": 13, "messages": messages}}],
+    }
+    diagnosis = tb.diagnose(scenario, methods=["block"], seeds=1).diagnosis
+    assert diagnosis.cause == "injection" and "just to receive its data" in diagnosis.headline
+    bars = {bar.name: bar for bar in diagnosis.waterfall}
+    wire_ps = sum(sizes) * 8000 / 100
+    assert bars["injection"].elapsed_ps >= wire_ps
+    assert bars["pattern"].delta_ps < 0.02 * diagnosis.elapsed_ps
+    assert diagnosis.remedy is not None and diagnosis.remedy.name == ""
+    # Taking turns was simulated, and only that is said.
+    assert "1 change simulated" in diagnosis.remedy.action
+    assert "not simulated" not in diagnosis.remedy.action

@@ -101,3 +101,17 @@ def test_on_the_demo_the_best_by_packets_survives() -> None:
     assert screening.left_out
     for name, estimate in screening.estimate_ps.items():
         assert estimate == pytest.approx(proved[name], rel=0.1)
+
+
+def test_short_budgets_prove_the_fastest_placements_only() -> None:
+    times = {"now": 150, "a": 120, "b": 100, "c": 110, "d": 105}
+    screening = screen(
+        dict.fromkeys(times, NODES), by_name(times), always=frozenset({"now"}), margin=1.0
+    )
+    short = screening.with_fastest(2, always={"now"})
+    assert set(short.kept) == {"now", "b", "d"}
+    assert {(c.name, c.status) for c in short.left_out} == {
+        ("a", Status.NO_TIME),
+        ("c", Status.NO_TIME),
+    }
+    assert screening.with_fastest(4, always={"now"}).kept == screening.kept

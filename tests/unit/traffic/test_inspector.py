@@ -229,7 +229,7 @@ def pairs_of(folder: Path) -> set[tuple[int, int]]:
     return set(zip(src, dst, strict=True))
 
 
-def test_ring_within_a_host_joins_where_steps_enter_and_leave(tmp_path: Path) -> None:
+def test_steps_show_a_ring_through_hosts(tmp_path: Path) -> None:
     assert pairs_of(written(tmp_path, [(0, 3, 40), (2, 1, 40)], "RING")) == {
         *((0, 3), (3, 2), (2, 1), (1, 0)),
     }

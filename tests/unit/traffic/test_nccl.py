@@ -42,7 +42,7 @@ def test_a_tree_moves_the_buffer_both_ways(n: int) -> None:
     assert int(sent.size.sum()) == 2 * (n - 1) * 3_000_000
 
 
-def test_sums_come_down_a_tree_while_others_go_up_or_after_all() -> None:
+def test_sums_come_down_overlapping_or_in_turn() -> None:
     """On 8 hosts in chunks of 128 KiB: when the last chunk goes up and the first comes down."""
     for in_turn in (False, True):
         choice = Choice("tree", "simple", 1, in_turn=in_turn)

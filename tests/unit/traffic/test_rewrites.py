@@ -47,10 +47,13 @@ AGGREGATED: Options = {"kind": "aggregated"}
 """Rounds in which 16 ranks send to two of them, as collective I/O does; built here."""
 SUMMED: Options = {"kind": "summed"}
 """Two calls of MPI_Allreduce as rings of eight ranks, with one tag each as of a trace."""
+GATHERED: Options = {"kind": "summed", "call": "MPI_Allgather"}
+"""Two calls of MPI_Allgather, likewise."""
 BLOCKS: Options = {"kind": "alltoall", "ranks": 8, "size": "16 KiB"}
 NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
 
 APPLIES: dict[str, list[Options]] = {
+    "doubling-allgather": [GATHERED, {**GATHERED, "ranks": 4}],
     "halving-allreduce": [SUMMED],
     "mirrored-order": [{**STENCIL, "post": "all"}, GHOST],
     "more-receivers": [AGGREGATED, {**AGGREGATED, "post": "all"}],
@@ -72,6 +75,7 @@ APPLIES: dict[str, list[Options]] = {
     "tree-reduce": [NAIVE, {**NAIVE, "post": "all", "root": 0}],
 }
 REFUSES: dict[str, list[tuple[Options, str]]] = {
+    "doubling-allgather": [(SUMMED, "not called"), ({**GATHERED, "ranks": 6}, "no single")],
     "halving-allreduce": [(RING, "not called"), ({**SUMMED, "ranks": 6}, "no single ring")],
     "mirrored-order": [(RING, "no rank posts sends to two others")],
     "more-receivers": [
@@ -165,13 +169,13 @@ def aggregated(options: Options) -> Program:
 
 
 def summed(options: Options) -> Program:
-    """Rings of MPI_Allreduce, as the schedule of collectives makes them."""
-    ranks = int(str(options.get("ranks", 8)))
+    """Rings of MPI_Allreduce, or another call, as the schedule of collectives makes them."""
+    ranks, name = int(str(options.get("ranks", 8))), str(options.get("call", "MPI_Allreduce"))
     builder = ProgramBuilder("summed", ranks)
-    label = builder.label(Label("sum", "MPI_Allreduce"))
+    label = builder.label(Label("sum", name))
     for tag in (5, 6):
         for rank in range(ranks):
-            for step in schedule("MPI_Allreduce", ranks, rank, 0, 100_003, 100_003):
+            for step in schedule(name, ranks, rank, 0, 100_003, 100_003):
                 posts = [
                     builder.irecv(rank, peer, size, tag, label) for peer, size in step.receives
                 ]
@@ -287,6 +291,17 @@ def test_halving_keeps_the_bytes_of_an_allreduce() -> None:
     # Six steps in place of fourteen.
     rows = slice(*halved.rank_start[:2].astype(int))
     assert int((halved.kind[rows] == Op.ISEND).sum()) == 2 * 6
+
+
+def test_doubling_keeps_the_bytes_of_an_allgather() -> None:
+    program = program_of(GATHERED)
+    doubled = rewritten("doubling-allgather", program).program
+    before, after = (int(each.traffic_matrix()[2].sum()) for each in (program, doubled))
+    assert after == before == 2 * 8 * 7 * 100_003
+    # Three steps in place of four: of one, two and four blocks.
+    rows = slice(*doubled.rank_start[:2].astype(int))
+    sends = doubled.amount[rows][doubled.kind[rows] == Op.ISEND]
+    assert sends.tolist() == 2 * [100_003, 200_006, 400_012]
 
 
 def test_rotation_sends_every_rank_elsewhere_first() -> None:

@@ -125,8 +125,8 @@ def messages(
     for channel in range(choice.channels):
         share = _share(nbytes if call in _WHOLE else nbytes // n, choice.channels, channel)
         if choice.algorithm == "tree" and call == "AllReduce":
-            known = trees[channel % len(trees)] if trees else ()
-            parent = np.array(known or tree_parents(hosts, channel, choice.channels), np.int64)
+            recorded = trees[channel % len(trees)] if trees else ()
+            parent = np.array(recorded or tree_parents(hosts, channel, choice.channels), np.int64)
             parts += _tree(parent, share, nbytes, choice)
             continue
         order = orders[channel % len(orders)] if orders else ring_order(hosts, channel)

@@ -53,9 +53,9 @@ def with_recorded_paths(
         ready = sent[comm, is_tree[step.key]][step.channel].setdefault(step.key, {})
         pair = (step.src_rank, step.dst_rank)
         ready[pair] = min(ready.get(pair, step.ready_ns), step.ready_ns)
-    found: dict[tuple[str, bool], Paths] = {}
+    paths_of: dict[tuple[str, bool], Paths] = {}
     for (comm, tree), channels in sent.items():
-        found[comm, tree] = _paths(
+        paths_of[comm, tree] = _paths(
             [each for _, each in sorted(channels.items())], members[comm], hosts, tree=tree
         )
 
@@ -63,7 +63,7 @@ def with_recorded_paths(
         if call.key not in is_tree or not isinstance(call.key, tuple):
             return call
         tree = is_tree[call.key]
-        paths = found.get((str(call.key[0]), tree), ())
+        paths = paths_of.get((str(call.key[0]), tree), ())
         return replace(call, trees=paths) if tree else replace(call, rings=paths)
 
     return [[with_paths(call) for call in rank_calls] for rank_calls in calls]
@@ -154,23 +154,23 @@ def _chains(edges: set[tuple[int, int]], hosts: Sequence[str]) -> set[tuple[int,
     """Edges within hosts that join members which the others leave apart."""
     part = list(range(len(hosts)))
 
-    def join(one: int, other: int) -> bool:
-        old, new = part[one], part[other]
+    def join(end: int, other: int) -> bool:
+        old, new = part[end], part[other]
         for member, number in enumerate(part):
             part[member] = new if number == old else number
         return old != new
 
     connected = {member for edge in edges for member in edge}
-    for one, other in edges:
-        join(one, other)
+    for end, other in edges:
+        join(end, other)
     joined = set()
     for members in _by_host(hosts):
         # NCCL connects one member of a host with others; the chain begins there.
         head = next((k for k, member in enumerate(members) if member in connected), 0)
         chain = members[head:] + members[:head]
-        for one, other in pairwise(chain):
-            if join(one, other):
-                joined.add((min(one, other), max(one, other)))
+        for end, other in pairwise(chain):
+            if join(end, other):
+                joined.add((min(end, other), max(end, other)))
     return joined
 
 

@@ -16,6 +16,7 @@ from tailback.traffic.collectives import (
     alltoall_at_once,
     alltoall_pairwise,
     blocking_name,
+    doubling_allgather,
     halving_allreduce,
 )
 from tailback.traffic.program import Program
@@ -34,7 +35,7 @@ from tailback.traffic.rewrites.rewrite import (
     Rewritten,
 )
 
-ALGORITHMS = ("halving-allreduce", "other-alltoall")
+ALGORITHMS = ("doubling-allgather", "halving-allreduce", "other-alltoall")
 """Rewrites that only select another algorithm of a collective."""
 
 MAX_MESSAGES = 1 << 19
@@ -70,6 +71,31 @@ def other_alltoall(program: Program, focus: Focus) -> Rewritten:
     return Rewritten(
         edit.build(),
         f"Let MPI_Alltoall send {how}: {_OPTION.format('alltoall', number)}.",
+        "result",
+        _ASSUMES,
+    )
+
+
+@REWRITES.register("doubling-allgather")
+def allgather_by_doubling(program: Program, focus: Focus) -> Rewritten:
+    """MPI_Allgather exchanges blocks with neighbours: double recursively.
+
+    Applies to calls of four ranks or more, a power of two, with blocks of one size.
+    """
+    messages = _messages_of_calls(program, focus, "MPI_Allgather")
+    edit, tag = ProgramEdit(program), fresh_tag(program)
+    for call in _calls(program, messages, np.zeros(len(messages), np.int64)):
+        size, block = len(np.unique(call.src)), int(call.size.min())
+        # The first exchange is of one block, the others of two.
+        neighbours = 2 * len(call) == size**2 and call.size.sum() == size * (size - 1) * block
+        if not neighbours or size & (size - 1):
+            raise DoesNotApplyError(
+                "MPI_Allgather is no single exchange with neighbours of 4, 8, 16, … ranks there"
+            )
+        _replace(edit, call, partial(_with_bytes, doubling_allgather, block), tag)
+    return Rewritten(
+        edit.build(),
+        f"Let MPI_Allgather double recursively: {_OPTION.format('allgather', 3)}.",
         "result",
         _ASSUMES,
     )
