@@ -60,7 +60,7 @@ class LeafFlows(NamedTuple):
         leaving = len(np.unique(fabric.link_src[links])) == 1
         here, there = self[:2] if leaving else self[1::-1]
         end = (fabric.link_src if leaving else fabric.link_dst)[links[0]] - fabric.n_nodes
-        return self.nbytes[(here == end) & (there != end)]
+        return np.asarray(self.nbytes[(here == end) & (there != end)], np.float64)
 
 
 def limited_by_routes(
@@ -132,7 +132,7 @@ def _as_whole_flows(carried: Floats, rates: Floats, flow_bytes: Floats) -> Float
         load[int(np.argmin((load + size) / rates))] += size
     out = np.empty(len(rates))
     out[np.argsort(carried / rates)] = load[np.argsort(load / rates)]
-    return out * carried.sum() / load.sum()
+    return np.asarray(out * carried.sum() / load.sum(), np.float64)
 
 
 def hashed_variance(counters: LinkCounters, fabric: Fabric, flows: LeafFlows) -> float:
