@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "--congestion",
     type=click.Path(path_type=Path),
     metavar="FILE|FOLDER",
-    help="Measured congestion to avoid: a run, a capture, counts of samples, or port counters.",
+    help="Measured congestion to avoid: a run, capture, samples or port counters.",
 )
 @click.option("--simulate", "simulated", is_flag=True, help="Also simulate each one.")
 @click.option(
