@@ -57,10 +57,10 @@ def scenario(busy: NDArray[np.int64]) -> dict[str, Any]:
 
 
 def mapped(
-    prepared: PreparedScenario, known: NDArray[np.float64] | None, method: str = "incremental"
+    prepared: PreparedScenario, by_switch: NDArray[np.float64] | None, method: str = "incremental"
 ) -> NDArray[np.uint32]:
-    """Node of each rank, with the congestion of switches that is known."""
-    problem = replace(prepared.observed.problem, congestion=known)
+    """Node of each rank, with the congestion of each switch, if given."""
+    problem = replace(prepared.observed.problem, congestion=by_switch)
     return place(method, problem, {})
 
 

@@ -118,6 +118,7 @@ RARE = {
         *("placement", "compute_scale", "methods", "workers", "dask", "slurm"),
         *("force", "figures"),
     },
+    "place": {"compute_scale"},
     "sweep": {"hosts", "rankfile", "placement", "compute_scale"},
 }
 """Of these, those that a command needs too rarely to list them."""

@@ -451,7 +451,7 @@ def test_parts_with_most_traffic_leave_congested_leaves() -> None:
         assert np.array_equal(same, assign_slots("incremental", quiet, {}))
 
 
-def test_leaves_change_places_only_within_a_pod_and_a_size() -> None:
+def test_leaves_swap_within_pods_and_sizes() -> None:
     fabric = regular(4, 4, 2)
     problem = problem_for(fabric, stencil((4, 4)), list(range(16)), 1, 1)
     cells = cells_of(problem)

@@ -169,7 +169,7 @@ def test_waiting_begins_only_downstream_of_ports_that_wait(
         (("agg3 → leaf1", "leaf0 → n1"), []),
     ],
 )
-def test_waiting_begins_where_ports_were_in_the_congested_state(
+def test_waiting_begins_at_ports_in_congested_state(
     declared: tuple[str, ...], expected: list[str]
 ) -> None:
     fabric = tree()

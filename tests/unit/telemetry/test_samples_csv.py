@@ -106,7 +106,7 @@ def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -
     assert ends == [(None, 8.0), ("3", 100.0)]
 
 
-def test_samples_by_rank_and_call_add_up_to_those_by_rank(tmp_path: Path, fabric: Fabric) -> None:
+def test_samples_by_call_add_up_to_ranks(tmp_path: Path, fabric: Fabric) -> None:
     """The calls of receivers divide the packets of a rank, and leave all other sums as they are."""
     lines = RANKS.splitlines()
     halves = [lines[0].replace("rank,", "rank,call,")]
@@ -115,10 +115,11 @@ def test_samples_by_rank_and_call_add_up_to_those_by_rank(tmp_path: Path, fabric
         for call in ("MPI_Waitall", ""):
             half = (f"{float(amount) / 2:g}" for amount in amounts)
             halves.append(",".join([time, rank, call, link, *half]))
-    whole = read_samples(put(tmp_path, RANKS), fabric)
+    undivided = read_samples(put(tmp_path, RANKS), fabric)
     divided = read_samples(put(tmp_path, "\n".join([*halves, ""])), fabric)
-    assert divided.samples.equals(whole.samples) and divided.flows.equals(whole.flows)
-    assert whole.calls.is_empty()
+    assert divided.samples.equals(undivided.samples)
+    assert divided.flows.equals(undivided.flows)
+    assert undivided.calls.is_empty()
     ten = (fabric.link_id or []).index("10")
     assert divided.calls.filter(pl.col("link") == ten).rows() == [
         (ten, "", 54.0, 5.0),
