@@ -377,6 +377,19 @@ FIGURES: Final = (
         kind="in kind",
     ),
     Published(
+        "Section 5.6",
+        "weighted counts of five hops",
+        (
+            replace(
+                Cell(
+                    SHAPES, "section 5.6: expected weighted counts of five hops, counts of two bits"
+                ),
+                same_text=True,
+            ),
+        ),
+        "saturated",
+    ),
+    Published(
         "Figure 5.6",
         "3-bit shift register",
         (
