@@ -30,7 +30,7 @@ import polars as pl
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import Delimited, header_of, not_used, parse
-from tailback.io.input_files import content, is_input_file
+from tailback.io.input_files import content, head, is_input_file
 from tailback.io.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.run.schema import TABLES
@@ -117,8 +117,11 @@ def is_samples(path: Path) -> bool:
     """Whether a file has the columns of one of the forms."""
     if not is_input_file(path):
         return False
-    text = content(path, SampleError)[: 1 << 16].decode("utf-8", errors="replace")
-    return any(set(form) <= set(header_of(text, form) or {}) for form in (_FLOWS, _SUMS, _RANKS))
+    text = head(path)
+    return any(
+        set(form) - _OPTIONAL <= set(header_of(text, form) or {})
+        for form in (_FLOWS, _SUMS, _RANKS)
+    )
 
 
 def read_samples(path: Path, fabric: Fabric) -> Sampled:
