@@ -208,8 +208,8 @@ def name_of(ip: int, scheme: str, seed: int) -> str:
 def estimates(case: Path, links: int) -> tuple[LinkSums, LinkSums]:
     """Packets and congested packets of every link, as they stand at the end of a case."""
     rows = pl.read_csv(case / telemetry.SAMPLES, infer_schema_length=None)
-    last = rows.sort("time_utc").group_by("rank", "link").last()
-    sums = last.group_by("link").agg(pl.exclude("time_utc", "rank").sum())
+    last = rows.sort("time_utc").group_by("rank", "call", "link").last()
+    sums = last.group_by("link").agg(pl.exclude("time_utc", "rank", "call").sum())
     number = sums["link"].to_numpy()
 
     def column(name: str) -> np.ndarray:

@@ -45,8 +45,12 @@ CHOSEN: Final = (("Spine", "down"), ("Leaf", "up"), ("ToR", "down"), ("ToR", "up
 """Classes of the compute network beside leaf down, in the order of Table I."""
 
 
-def figure_1(*, congested: bool) -> Run:
-    """F1 and F2, with the two hosts that congest port p or without all three senders to it."""
+def figure_1(*, congested: bool, marks: bool = False) -> Run:
+    """F1 and F2, with the two hosts that congest port p or without all three senders to it.
+
+    With ``marks`` the switches have congestion control, to which no sender reacts; the truth counts
+    the packets that find a port in the congested state.
+    """
     messages = [("f2", "w")]
     if congested:
         messages += [("f1", "p"), ("c1", "p"), ("c2", "p")]
@@ -66,7 +70,14 @@ def figure_1(*, congested: bool) -> Run:
             + "".join(f"{order[a]},{order[b]},{MEBIBYTES << 20}\n" for a, b in messages)
         )
         job = {"pattern": {"kind": "listed", "file": str(sent), "ranks": len(HOSTS)}}
-        return simulate(load_scenario({**_base(fabric), "job": [job]}))
+        scenario = {**_base(fabric), "job": [job]}
+        if marks:
+            scenario["engine"] |= {
+                "injection": "per-destination",
+                "congestion_control": {"table": [0]},
+            }
+            scenario["telemetry"] = {"rule": "fecn"}
+        return simulate(load_scenario(scenario))
 
 
 def _base(fabric: Path) -> dict[str, Any]:
@@ -114,10 +125,23 @@ def stall(run: Run, source: str, destination: str) -> float:
     return float(rows["stall_ns"].sum() / rows["interval_ns"].sum())
 
 
+def marked_share(run: Run, source: str, destination: str) -> float:
+    """Share of the packets of a port that found it in the congested state."""
+    links = run.tables["links"].filter(
+        (pl.col("src_name") == source) & (pl.col("dst_name") == destination)
+    )
+    rows = run.tables["truth"].filter(pl.col("link") == links["link"][0])
+    return float(rows["congested_packets"].sum() / rows["packets"].sum())
+
+
 def victim_rows() -> list[Row]:
     """Figure 1: what the victim flow and its port suffer."""
     quiet, hot = figure_1(congested=False), figure_1(congested=True)
-    stalls = [stall(hot, *ends) for ends in (("r", "s"), ("s", "p"), ("s", "w"))]
+    ports = (("r", "s"), ("s", "p"), ("s", "w"))
+    stalls = [stall(hot, *ends) for ends in ports]
+    declaring = figure_1(congested=True, marks=True)
+    declared = [marked_share(declaring, *ends) for ends in ports]
+    waiting = stall(declaring, *ports[0])
     return [
         Row(
             "Figure 1: victim flow F2 without and with the congestion of port p",
@@ -132,6 +156,14 @@ def victim_rows() -> list[Row]:
             ", ".join(percent(100 * share) for share in stalls),
             state_agreement(stalls[0] > 0.0 == stalls[1]),
             "the counter shows the victim, not the congested port (section III-A)",
+        ),
+        Row(
+            "… with congestion control: packets that find q, p and w in the congested state, as "
+            "PortXmitCongTime counts it; PortXmitWait of q",
+            "p is congested when q waits",
+            f"{', '.join(percent(100 * share) for share in declared)}; {percent(100 * waiting)}",
+            state_agreement(declared[1] > max(declared[0], declared[2]) and waiting > 0.0),
+            "senders do not react, so that both last",
         ),
     ]
 

@@ -46,6 +46,12 @@ LARGEST: Final = {
 }
 """Largest published fraction by class; the full shape here has no traffic between GladeSpines."""
 
+DECLARED: Final = Cell(
+    VICTIM,
+    "… with congestion control: packets that find q, p and w in the congested state, as "
+    "PortXmitCongTime counts it; PortXmitWait of q",
+)
+
 AVERAGE: Final = Cell(YELLOW, "variability of the average: ToR, leaf, spine (interquartile range)")
 
 FIGURES: Final = (
@@ -54,6 +60,21 @@ FIGURES: Final = (
         "a victim port",
         (Cell(VICTIM, "Figure 1: victim flow F2 without and with the congestion of port p", "F2"),),
         "simulated as drawn",
+    ),
+    Published(
+        "Section III-A",
+        "PortXmitCongTime of p, PortXmitWait of q",
+        (
+            replace(
+                DECLARED,
+                stated=(
+                    Claim(CellNumber(DECLARED, 1), "above", CellNumber(DECLARED, 0)),
+                    Claim(CellNumber(DECLARED, 3), "above", 0.0),
+                ),
+            ),
+        ),
+        "packets of q, p, w that find congestion; q waits",
+        kind="in kind",
     ),
     Published(
         "Figure 2",

@@ -24,6 +24,12 @@ TREES: Final = "conformance/thesis reduction"
 HOT: Final = "conformance/thesis background"
 RUNS: Final = "taffet2019/telemetry figures"
 SHAPES: Final = "taffet2019/networks and circuits"
+LIVE: Final = Cell(
+    "taffet2019/live congestion", "… incremental, with live congestion: change of the time"
+)
+OTHER_LEAVES: Final = replace(
+    LIVE, row="… incremental, congestion of other leaves: change of the time"
+)
 
 
 def again(case: str, job: str, column: int) -> Cell:
@@ -371,6 +377,19 @@ FIGURES: Final = (
         kind="in kind",
     ),
     Published(
+        "Section 5.6",
+        "weighted counts of five hops",
+        (
+            replace(
+                Cell(
+                    SHAPES, "section 5.6: expected weighted counts of five hops, counts of two bits"
+                ),
+                same_text=True,
+            ),
+        ),
+        "saturated",
+    ),
+    Published(
         "Figure 5.6",
         "3-bit shift register",
         (
@@ -386,5 +405,21 @@ FIGURES: Final = (
         "register and table",
         (Cell(SHAPES, "Figure 5.7: largest error of 1/l, l = 1 … 15, 16 bits"),),
         "all states tried",
+    ),
+    Published(
+        "Section 6.1",
+        "mapping with live congestion",
+        (
+            replace(
+                LIVE,
+                stated=tuple(
+                    Claim(CellNumber(LIVE, 2), "below", bound)
+                    for bound in (0.0, CellNumber(OTHER_LEAVES))
+                ),
+            ),
+        ),
+        "none if leaves are mixed up",
+        claims=(Claim(CellNumber(OTHER_LEAVES, 2), "above", 0.0),),
+        kind="in kind",
     ),
 )

@@ -1,12 +1,14 @@
-"""Table 3.1, Figures 5.6 and 5.7, section 5.3's example and the talk's hash, computed.
+"""Table 3.1, Figures 5.6 and 5.7, sections 5.3 and 5.6 and the talk's hash, computed.
 
     python -m studies.taffet2019.networks_and_circuits --write
 
-Sources: Taffet (2019), sections 3.5 and 5.9; Taffet and Mellor-Crummey (SC'19), "Visualizing H".
+Sources: Taffet (2019), sections 3.5, 5.3, 5.6 and 5.9; Taffet and Mellor-Crummey (SC'19),
+"Visualizing H".
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import gcd
 from typing import Final
 
@@ -124,6 +126,32 @@ def packets_to_see(parallel: int, hops: int = 5) -> tuple[float, int]:
     return hashed, parallel * hops
 
 
+def saturated_counts(hops: int, bits: int) -> list[Fraction]:
+    """Expected weighted count of each hop: its chance to be the sample, times the count."""
+    most, chance = 2**bits - 1, list[Fraction]()
+    for hop in range(hops):
+        replaces = Fraction(1, min(hop, most) + 1)
+        chance = [each * (1 - replaces) for each in chance] + [replaces]
+    return [each * min(hops, most) for each in chance]
+
+
+def section_5_6() -> list[Row]:
+    """The example of section 5.6, and what the product makes of it."""
+    ours = saturated_counts(5, 2)
+    sixteenths = ", ".join(f"{int(16 * count)}/16" for count in ours)
+    published = "9/16, 9/16, 9/16, 9/16, 12/16"
+    enough = saturated_counts(5, 3)
+    return [
+        Row(
+            "section 5.6: expected weighted counts of five hops, counts of two bits",
+            published,
+            sixteenths,
+            state_agreement(sixteenths == published),
+            f"with three bits {', '.join(map(str, enough))}; we weigh a hop by its chance",
+        )
+    ]
+
+
 def section_5_3() -> list[Row]:
     """The example of section 5.3, with its own links and with those of Table 3.1."""
     published = 8 * 24
@@ -196,7 +224,7 @@ def rows() -> list[Row]:
             "1024 links, GF(2^10); any two ids agree on exactly half of them",
         )
     )
-    return [*out, *section_5_3()]
+    return [*out, *section_5_3(), *section_5_6()]
 
 
 if __name__ == "__main__":

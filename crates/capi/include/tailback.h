@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 // Version of the binary interface: it is incremented when a struct or function changes.
-#define TAILBACK_ABI 2
+#define TAILBACK_ABI 3
 
 // Used in place of a context: all contexts together.
 #define TAILBACK_ALL_CONTEXTS 4294967295
@@ -27,7 +27,7 @@ typedef enum tailback_status {
   TAILBACK_STATUS_UNKNOWN_LINK = 4,
   // A memory limit is reached: too many contexts or candidates.
   TAILBACK_STATUS_NO_ROOM = 5,
-  // The receivers have different schemes, numbers of links or packets per sample.
+  // The receivers have different schemes, numbers of links, packets per sample or paths.
   TAILBACK_STATUS_DIFFERENT = 6,
   // The array is too small; the number needed was written.
   TAILBACK_STATUS_TOO_SMALL = 7,
@@ -43,6 +43,11 @@ typedef enum tailback_scheme {
   TAILBACK_SCHEME_COMPACT = 1,
   // Congested bit and hash; count_bits is not used.
   TAILBACK_SCHEME_COORDINATED = 2,
+  // Hash and count of hops, then hash and count of congested hops.
+  TAILBACK_SCHEME_SINGLE_BIT = 3,
+  // No sample but a mark (ECN, FECN) in bit 0 of the header, on packets that may be marked. A source is the
+  // number of a path, with one link a hop; hash_bits and count_bits are not used.
+  TAILBACK_SCHEME_ENTROPY_ECN = 4,
 } tailback_scheme;
 
 // Sums the samples of received packets. Opaque to C.

@@ -13,7 +13,7 @@ use tailback_telemetry::packet_id::{FlowKey, packet_id};
 use crate::receiver::{Receiver, ReceiverError, ReceiverScheme};
 
 /// Version of the binary interface: it is incremented when a struct or function changes.
-pub const TAILBACK_ABI: u32 = 2;
+pub const TAILBACK_ABI: u32 = 3;
 
 /// Used in place of a context: all contexts together.
 pub const TAILBACK_ALL_CONTEXTS: u32 = 0xffff_ffff;
@@ -34,7 +34,7 @@ pub enum TailbackStatus {
     UnknownLink = 4,
     /// A memory limit is reached: too many contexts or candidates.
     NoRoom = 5,
-    /// The receivers have different schemes, numbers of links or packets per sample.
+    /// The receivers have different schemes, numbers of links, packets per sample or paths.
     Different = 6,
     /// The array is too small; the number needed was written.
     TooSmall = 7,
@@ -52,6 +52,11 @@ pub enum TailbackScheme {
     Compact = 1,
     /// Congested bit and hash; count_bits is not used.
     Coordinated = 2,
+    /// Hash and count of hops, then hash and count of congested hops.
+    SingleBit = 3,
+    /// No sample but a mark (ECN, FECN) in bit 0 of the header, on packets that may be marked. A source is the
+    /// number of a path, with one link a hop; hash_bits and count_bits are not used.
+    EntropyEcn = 4,
 }
 
 /// The network and its telemetry.
@@ -139,7 +144,9 @@ pub extern "C" fn tailback_status_text(status: c_int) -> *const c_char {
         3 => b"no candidate links were given for this source\0",
         4 => b"the link does not exist\0",
         5 => b"too many contexts or candidates\0",
-        6 => b"the receivers have different schemes, numbers of links or packets per sample\0",
+        6 => {
+            b"the receivers have different schemes, numbers of links, packets per sample or paths\0"
+        }
         7 => b"the array is too small\0",
         8 => b"internal error; free the receiver\0",
         _ => b"unknown status\0",
@@ -185,6 +192,8 @@ pub unsafe extern "C" fn tailback_receiver_new(
             0 => ReceiverScheme::Full,
             1 => ReceiverScheme::Compact { hash_bits, count_bits },
             2 => ReceiverScheme::Coordinated { hash_bits },
+            3 => ReceiverScheme::SingleBit { hash_bits, count_bits },
+            4 => ReceiverScheme::EntropyEcn,
             _ => return Err(TailbackStatus::OutOfRange),
         };
         let made =

@@ -7,6 +7,7 @@
 
 #[allow(unsafe_code)]
 mod ffi;
+pub mod marks;
 pub mod receiver;
 
 pub use ffi::*;

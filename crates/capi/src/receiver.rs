@@ -4,11 +4,17 @@
 //! gets x = l, every other one x = −l κ, with κ = 1/(2^b − 1): this is unbiased, with Var = κ Σ l² +
 //! Σ (l − 1 − κ l) x over the packets. For a whole link κ = 0. If one in k packets carries a sample, a count is
 //! k times that of the samples, and its variance k² times theirs plus k (k − 1) times the count.
+//!
+//! Scheme entropy-ecn has no samples: packets of a path are counted, and `marks` infers which link
+//! marked them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tailback_telemetry::hash::GaloisField;
 use tailback_telemetry::packet_id::takes_sample;
+
+use crate::marks::{MarkRates, PathCount};
 
 /// Bits of a link number, and n of the GF(2^n) hash.
 const LINK_BITS: u32 = 24;
@@ -39,6 +45,15 @@ pub enum ReceiverScheme {
         /// Bits of the hash, 1 to 8.
         hash_bits: u32,
     },
+    /// Hashes of a hop and of a congested hop, each with a count of hops.
+    SingleBit {
+        /// Bits of each hash, 1 to 8.
+        hash_bits: u32,
+        /// Bits of each count, 1 to 8.
+        count_bits: u32,
+    },
+    /// A mark (ECN) on packets whose paths are known.
+    EntropyEcn,
 }
 
 /// Errors of a receiver.
@@ -93,18 +108,18 @@ impl ReceiverScheme {
     /// 2^b − 1, or 1 for whole links.
     fn unit(self) -> u32 {
         match self {
-            Self::Full => 1,
-            Self::Compact { hash_bits, .. } | Self::Coordinated { hash_bits } => {
-                (1 << hash_bits) - 1
-            }
+            Self::Full | Self::EntropyEcn => 1,
+            Self::Compact { hash_bits, .. }
+            | Self::SingleBit { hash_bits, .. }
+            | Self::Coordinated { hash_bits } => (1 << hash_bits) - 1,
         }
     }
 
     fn checked(self) -> Result<Self, ReceiverError> {
         let valid_bits = |bits: u32| (1..=MAX_HASH_BITS).contains(&bits);
         let valid = match self {
-            Self::Full => true,
-            Self::Compact { hash_bits, count_bits } => {
+            Self::Full | Self::EntropyEcn => true,
+            Self::Compact { hash_bits, count_bits } | Self::SingleBit { hash_bits, count_bits } => {
                 valid_bits(hash_bits) && valid_bits(count_bits)
             }
             Self::Coordinated { hash_bits } => valid_bits(hash_bits),
@@ -152,6 +167,8 @@ pub struct Receiver {
     candidates: usize,
     /// All packets and congested ones, by context and link.
     sums: BTreeMap<(u32, u32), [Sums; 2]>,
+    /// Packets and marked ones of scheme entropy-ecn, by context and source, which is a path.
+    marked: BTreeMap<(u32, u32), [u64; 2]>,
     received: u64,
     empty: u64,
 }
@@ -175,6 +192,7 @@ impl Receiver {
             sources: BTreeMap::new(),
             candidates: 0,
             sums: BTreeMap::new(),
+            marked: BTreeMap::new(),
             received: 0,
             empty: 0,
         })
@@ -185,17 +203,20 @@ impl Receiver {
     /// none at a hop where no switch does.
     ///
     /// # Errors
-    /// Hops are out of order, a link does not exist, or the hop count has too few bits.
+    /// Hops are out of order, a link does not exist, the hop count has too few bits, or a path of
+    /// scheme entropy-ecn has several links at a hop.
     pub fn add_hop(&mut self, source: u32, hop: usize, links: &[u32]) -> Result<(), ReceiverError> {
         let before = self.sources.get(&source).map_or(&[][..], Vec::as_slice);
         let writing = before.iter().filter(|links| !links.is_empty()).count();
         let saturates = match self.scheme {
-            ReceiverScheme::Compact { count_bits, .. } => {
+            ReceiverScheme::Compact { count_bits, .. }
+            | ReceiverScheme::SingleBit { count_bits, .. } => {
                 !links.is_empty() && writing + 1 >= 1 << count_bits
             }
             _ => false,
         };
-        if hop != before.len() || hop >= MAX_HOPS || saturates {
+        let several = self.scheme == ReceiverScheme::EntropyEcn && links.len() > 1;
+        if hop != before.len() || hop >= MAX_HOPS || saturates || several {
             return Err(ReceiverError::Range);
         }
         if links.iter().any(|&link| link >= self.links) {
@@ -248,8 +269,9 @@ impl Receiver {
                 let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?;
                 let survivor = sampled(id, hops);
                 if let Some((hop, weight)) = survivor {
-                    let seen = (bits_from(1, hash_bits), hash_bits, header & 1 > 0);
-                    self.add_hashed(id, seen, (source, hop..hop + 1), context, weight)?;
+                    let seen = (bits_from(1, hash_bits), hash_bits);
+                    let into = if header & 1 > 0 { 0..2 } else { 0..1 };
+                    self.add_hashed(id, seen, (source, hop..hop + 1), (context, into), weight)?;
                 }
                 self.count(survivor.is_some());
             }
@@ -257,12 +279,55 @@ impl Receiver {
                 let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?.len();
                 let count = bits_from(1 + hash_bits, count_bits);
                 if count > 0 {
-                    let seen = (bits_from(1, hash_bits), hash_bits, header & 1 > 0);
-                    self.add_hashed(id, seen, (source, 0..hops), context, count.into())?;
+                    let seen = (bits_from(1, hash_bits), hash_bits);
+                    let into = if header & 1 > 0 { 0..2 } else { 0..1 };
+                    self.add_hashed(id, seen, (source, 0..hops), (context, into), count.into())?;
                 }
                 self.count(count > 0);
             }
+            ReceiverScheme::SingleBit { hash_bits, count_bits } => {
+                self.take_reservoirs(id, header, (hash_bits, count_bits), source, context)?;
+            }
+            ReceiverScheme::EntropyEcn => self.take_mark(header & 1, source, context)?,
         }
+        Ok(())
+    }
+
+    /// Adds the two reservoirs of scheme single-bit.
+    fn take_reservoirs(
+        &mut self,
+        id: u32,
+        header: u64,
+        (hash_bits, count_bits): (u32, u32),
+        source: u32,
+        context: u32,
+    ) -> Result<(), ReceiverError> {
+        let hops = self.sources.get(&source).ok_or(ReceiverError::UnknownSource)?.len();
+        let bits_from = |from: u32, bits: u32| (header >> from) as u32 & ((1 << bits) - 1);
+        let width = hash_bits + count_bits;
+        let counts = [0, 1].map(|kind| bits_from(kind * width + hash_bits, count_bits));
+        for (kind, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let seen = (bits_from(kind as u32 * width, hash_bits), hash_bits);
+            let into = (context, kind..kind + 1);
+            self.add_hashed(id, seen, (source, 0..hops), into, count.into())?;
+        }
+        self.count(counts[0] > 0);
+        Ok(())
+    }
+
+    /// Adds a packet of scheme entropy-ecn, marked (1) or not (0).
+    fn take_mark(&mut self, mark: u64, source: u32, context: u32) -> Result<(), ReceiverError> {
+        if !self.sources.contains_key(&source) {
+            return Err(ReceiverError::UnknownSource);
+        }
+        let key = (context, source);
+        if self.marked.len() >= MAX_SUMS && !self.marked.contains_key(&key) {
+            return Err(ReceiverError::LimitReached);
+        }
+        let [packets, marked] = self.marked.entry(key).or_default();
+        *packets += 1;
+        *marked += mark;
+        self.count(true);
         Ok(())
     }
 
@@ -278,13 +343,14 @@ impl Receiver {
         Ok(self.sums.entry((context, link)).or_default())
     }
 
-    /// Charges the candidates of some hops of a source with a hash of `bits` bits.
+    /// Charges the candidates of some hops of a source with a hash of `bits` bits, in the sums `kinds`
+    /// of the context.
     fn add_hashed(
         &mut self,
         id: u32,
-        (seen, bits, congested): (u32, u32, bool),
-        (source, hops): (u32, std::ops::Range<usize>),
-        context: u32,
+        (seen, bits): (u32, u32),
+        (source, hops): (u32, Range<usize>),
+        (context, kinds): (u32, Range<usize>),
         l: f64,
     ) -> Result<(), ReceiverError> {
         let unit = f64::from(self.scheme.unit());
@@ -301,10 +367,7 @@ impl Receiver {
             let agrees = candidate.hash(id, bits) == seen;
             let score = if agrees { l * unit } else { -l };
             let sums = self.sums.entry((context, candidate.link)).or_default();
-            charge(&mut sums[0], score, l, agrees);
-            if congested {
-                charge(&mut sums[1], score, l, agrees);
-            }
+            sums[kinds.clone()].iter_mut().for_each(|sums| charge(sums, score, l, agrees));
         }
         Ok(())
     }
@@ -312,16 +375,24 @@ impl Receiver {
     /// Adds the packets of another receiver.
     ///
     /// # Errors
-    /// Schemes, numbers of links or shares of packets with a sample differ, or there are too many contexts
-    /// together; nothing is added.
+    /// Schemes, numbers of links, shares of packets with a sample or paths of one number (entropy-ecn) differ,
+    /// or there are too many contexts together; nothing is added.
     pub fn merge(&mut self, other: &Self) -> Result<(), ReceiverError> {
         let network = |of: &Self| (of.scheme, of.links, of.one_in);
         if network(self) != network(other) {
             return Err(ReceiverError::Different);
         }
         let new = other.sums.keys().filter(|key| !self.sums.contains_key(key)).count();
-        if self.sums.len() + new > MAX_SUMS {
+        let paths = other.marked.keys().filter(|key| !self.marked.contains_key(key)).count();
+        if self.sums.len() + new > MAX_SUMS || self.marked.len() + paths > MAX_SUMS {
             return Err(ReceiverError::LimitReached);
+        }
+        if self.scheme == ReceiverScheme::EntropyEcn {
+            self.take_paths(other)?;
+        }
+        for (key, [packets, marked]) in &other.marked {
+            let mine = self.marked.entry(*key).or_default();
+            *mine = [mine[0] + packets, mine[1] + marked];
         }
         for (key, sums) in &other.sums {
             let mine = self.sums.entry(*key).or_default();
@@ -332,9 +403,72 @@ impl Receiver {
         Ok(())
     }
 
+    /// Adds the paths of another receiver of scheme entropy-ecn; none if a number has two paths.
+    fn take_paths(&mut self, other: &Self) -> Result<(), ReceiverError> {
+        let links = |of: &Self, source| of.sources.get(source).map(|hops| links_of(hops));
+        let same =
+            |source| links(self, source).is_none_or(|mine| Some(mine) == links(other, source));
+        if !other.sources.keys().all(same) {
+            return Err(ReceiverError::Different);
+        }
+        for (source, hops) in &other.sources {
+            self.sources.entry(*source).or_insert_with(|| hops.clone());
+        }
+        self.candidates = self.sources.values().flatten().map(Vec::len).sum();
+        Ok(())
+    }
+
+    /// Estimates of scheme entropy-ecn: marks of all contexts tell the rates of links, and those of a
+    /// context are divided by them.
+    fn of_marks(&self, context: Option<u32>) -> Vec<LinkEstimate> {
+        let crossed: BTreeSet<usize> =
+            self.sources.values().flat_map(|hops| links_of(hops)).collect();
+        let number: Vec<usize> = crossed.into_iter().collect();
+        let at = |link: usize| number.binary_search(&link).unwrap_or_default();
+        let mut counts: BTreeMap<u32, PathCount> = BTreeMap::new();
+        for ((_, source), [packets, marked]) in &self.marked {
+            let links = || links_of(&self.sources[source]).into_iter().map(at).collect();
+            let path = counts.entry(*source).or_insert_with(|| PathCount {
+                links: links(),
+                packets: 0.0,
+                marked: 0.0,
+            });
+            path.packets += *packets as f64;
+            path.marked += *marked as f64;
+        }
+        let paths: Vec<PathCount> = counts.values().cloned().collect();
+        let inferred = MarkRates::infer(&paths, number.len());
+        let mut rows = vec![(0u64, 0.0); number.len()];
+        for ((of, source), [packets, marked]) in &self.marked {
+            if context.is_none_or(|context| context == *of) {
+                let links = &counts[source].links;
+                for &link in links {
+                    rows[link].0 += packets;
+                    rows[link].1 += *marked as f64 * inferred.share(links, link);
+                }
+            }
+        }
+        let k = f64::from(self.one_in);
+        let estimate = |(link, (samples, met)): (usize, (u64, f64))| {
+            // The error of a link is divided in proportion among the contexts.
+            let part = met / inferred.congested[link].max(1e-9) * inferred.variance[link];
+            let count = samples as f64;
+            LinkEstimate {
+                link: number[link] as u32,
+                samples,
+                packets: (k * count, (k * (k - 1.0) * count).sqrt()),
+                congested: (k * met, (k * k * part + k * (k - 1.0) * met).sqrt()),
+            }
+        };
+        rows.into_iter().enumerate().filter(|(_, row)| row.0 > 0).map(estimate).collect()
+    }
+
     /// Estimates for every link that packets of the context may have crossed, in order of link number;
     /// for all contexts together if `context` is `None`.
     pub fn estimates(&self, context: Option<u32>) -> Vec<LinkEstimate> {
+        if self.scheme == ReceiverScheme::EntropyEcn {
+            return self.of_marks(context);
+        }
         let mut total: BTreeMap<u32, [Sums; 2]> = BTreeMap::new();
         for ((of, link), sums) in &self.sums {
             if context.is_none_or(|context| context == *of) {
@@ -369,6 +503,11 @@ fn sampled(id: u32, hops: &[Vec<Candidate>]) -> Option<(usize, f64)> {
     Some((last, (last + 1) as f64 * later.product::<f64>()))
 }
 
+/// Links of the path of scheme entropy-ecn.
+fn links_of(hops: &[Vec<Candidate>]) -> Vec<usize> {
+    hops.iter().flatten().map(|candidate| candidate.link as usize).collect()
+}
+
 fn charge(sums: &mut Sums, score: f64, l: f64, agrees: bool) {
     sums.score += score;
     sums.score_l += l * score;
@@ -381,7 +520,7 @@ mod tests {
     use super::*;
     use tailback_telemetry::hash::LinkHash;
     use tailback_telemetry::packet_id::{FlowKey, packet_id};
-    use tailback_telemetry::scheme::{Compact, Coordinated, Scheme as _, Visit, mix};
+    use tailback_telemetry::scheme::{Compact, Coordinated, Scheme as _, SingleBit, Visit, mix};
 
     const HOPS: [&[u32]; 3] = [&[10, 11, 12, 13], &[20, 21, 22, 23], &[30]];
     const PACKETS: u32 = 800;
@@ -425,6 +564,16 @@ mod tests {
                     writing.iter().for_each(|&hop| scheme.visit(&mut mark, &visit(hop)));
                     scheme.to_wire(mark).into()
                 }
+                ReceiverScheme::SingleBit { hash_bits, count_bits } => {
+                    let scheme = SingleBit { hash, bits: hash_bits, count_bits };
+                    let mut mark = scheme.start();
+                    writing.iter().for_each(|&hop| scheme.visit(&mut mark, &visit(hop)));
+                    let part =
+                        |hash: u8, count: u8| u64::from(hash) | u64::from(count) << hash_bits;
+                    part(mark.hop, mark.hops)
+                        | part(mark.congested, mark.congested_hops) << (hash_bits + count_bits)
+                }
+                ReceiverScheme::EntropyEcn => unreachable!("has no candidates to choose from"),
                 ReceiverScheme::Full => {
                     let hop = (mix(u64::from(seed * PACKETS + psn)) % 3) as usize;
                     let met = u64::from(psn % 2 == 0);
@@ -445,6 +594,8 @@ mod tests {
             ReceiverScheme::Coordinated { hash_bits: 5 },
             ReceiverScheme::Coordinated { hash_bits: 1 },
             ReceiverScheme::Compact { hash_bits: 2, count_bits: 3 },
+            ReceiverScheme::SingleBit { hash_bits: 1, count_bits: 2 },
+            ReceiverScheme::SingleBit { hash_bits: 4, count_bits: 3 },
             ReceiverScheme::Full,
         ] {
             let runs = 200;
@@ -513,7 +664,15 @@ mod tests {
 
     #[test]
     fn congested_packets_and_contexts_are_separate() {
-        let receiver = sent(ReceiverScheme::Coordinated { hash_bits: 5 }, 1);
+        for scheme in [
+            ReceiverScheme::Coordinated { hash_bits: 5 },
+            ReceiverScheme::SingleBit { hash_bits: 5, count_bits: 2 },
+        ] {
+            congested_and_contexts(&sent(scheme, 1));
+        }
+    }
+
+    fn congested_and_contexts(receiver: &Receiver) {
         let near =
             |(value, error): (f64, f64), truth: f64| (value - truth).abs() < 5.0 * error + 1.0;
         let of = |context, link| {
@@ -525,6 +684,63 @@ mod tests {
         assert!(near(of(Some(0), 20).packets, 200.0) && near(of(Some(1), 20).packets, 400.0));
         assert!(receiver.estimates(Some(7)).is_empty());
         assert_eq!(receiver.received(), (u64::from(PACKETS), 0));
+    }
+
+    /// Paths 0 to 3 of four links: one of two up, one of two down, and the same last one. Link 2 marks
+    /// a third of its packets, in all contexts.
+    fn marked(seed: u64) -> Receiver {
+        let mut receiver = Receiver::new(ReceiverScheme::EntropyEcn, 8, 1).unwrap();
+        for path in 0..4 {
+            for (hop, link) in [0, 1 + path / 2, 3 + path % 2, 5].into_iter().enumerate() {
+                receiver.add_hop(path, hop, &[link]).unwrap();
+            }
+        }
+        for packet in 0..2000u32 {
+            let path = packet % 4;
+            let met = path / 2 == 1 && mix(seed << 32 | u64::from(packet)).is_multiple_of(3);
+            receiver.take(0, met.into(), path, packet / 4 % 2).unwrap();
+        }
+        receiver
+    }
+
+    #[test]
+    fn marks_are_charged_to_the_link_that_their_paths_share() {
+        for seed in 0..20 {
+            let receiver = marked(seed);
+            for context in [None, Some(1)] {
+                let rows = receiver.estimates(context);
+                assert_eq!(rows.iter().map(|row| row.link).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+                let share = if context.is_some() { 1.0 } else { 2.0 };
+                let (near, far) = (&rows[2], &rows[0]);
+                assert_eq!((near.packets.0, far.packets.0), (500.0 * share, 1000.0 * share));
+                let of = |key: &(u32, u32)| context.is_none_or(|context| key.0 == context);
+                let met: u64 = receiver
+                    .marked
+                    .iter()
+                    .filter(|(key, _)| of(key))
+                    .map(|(_, [_, marked])| marked)
+                    .sum();
+                // No other link explains its marks: those have paths without a mark.
+                assert!((near.congested.0 - met as f64).abs() < 1.0, "{near:?} of {met}");
+                assert!(near.congested.1 < 0.05 * met as f64, "{near:?}");
+                for row in rows.iter().filter(|row| row.link != 2) {
+                    assert!(row.congested.0 < 1.0, "{row:?}");
+                }
+            }
+        }
+        assert!(marked(0).estimates(Some(7)).is_empty());
+    }
+
+    #[test]
+    fn merged_marks_need_the_same_paths() {
+        let (mut first, second) = (marked(1), marked(2));
+        first.merge(&second).unwrap();
+        assert_eq!(first.estimates(None)[0].packets.0, 4000.0);
+        let mut other = Receiver::new(ReceiverScheme::EntropyEcn, 8, 1).unwrap();
+        other.add_hop(0, 0, &[7]).unwrap();
+        assert_eq!(first.merge(&other), Err(ReceiverError::Different));
+        assert_eq!(other.add_hop(1, 0, &[1, 2]), Err(ReceiverError::Range));
+        assert_eq!(other.take(0, 1, 9, 0), Err(ReceiverError::UnknownSource));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The example in C: compiled with the checked-in header, linked with the library, and run.
+//! The examples in C: compiled with the checked-in header, linked with the library, and run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,14 +16,14 @@ fn library(folder: &Path) -> PathBuf {
     folder.join(format!("{prefix}tailback{suffix}"))
 }
 
-#[test]
-fn the_c_example_compiles_and_runs() {
+/// What an example prints, compiled with the checked-in header and linked with the library.
+fn printed_by(example: &str) -> String {
     let (root, folder) = (Path::new(env!("CARGO_MANIFEST_DIR")), built());
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("receiver");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(example);
     let compiled = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
         .arg(root.join("include"))
-        .arg(root.join("examples").join("receiver.c"))
+        .arg(root.join("examples").join(example).with_extension("c"))
         .arg(library(&folder))
         .arg("-o")
         .arg(&program)
@@ -32,13 +32,37 @@ fn the_c_example_compiles_and_runs() {
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let ran = Command::new(&program).env("LD_LIBRARY_PATH", &folder).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let said = String::from_utf8(ran.stdout).unwrap();
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn the_c_example_compiles_and_runs() {
     // Σ l = 1500 × 2, σ = √(Σ l (l − 1)).
     assert_eq!(
-        said,
+        printed_by("receiver"),
         "link 0: 3000 +- 54.8 packets, 0 +- 0.0 congested\n\
          link 4: 3000 +- 54.8 packets, 1000 +- 0.0 congested\n"
     );
+}
+
+#[test]
+fn the_receive_hook_attributes_marks_to_posting_lines() {
+    let said = printed_by("receive_hook");
+    let lines: Vec<&str> = said.lines().collect();
+    // Each line of the program receives 1000 packets over each path, all over link 5.
+    assert_eq!((lines[0], lines.len()), ("4000 completions", 11), "{said}");
+    for posted in ["halo.c:41", "halo.c:57"] {
+        assert!(lines.contains(&format!("{posted} link 1: 1000 packets, 0 congested").as_str()));
+        assert!(lines.contains(&format!("{posted} link 5: 2000 packets, 0 congested").as_str()));
+        // Links 2 and 4 have the same packets: their marks together are those of path 1.
+        let congested = |link: &str| {
+            let head = format!("{posted} link {link}: 1000 packets, ");
+            let line = lines.iter().find(|line| line.starts_with(&head)).expect(&said);
+            line[head.len()..].trim_end_matches(" congested").parse::<f64>().unwrap()
+        };
+        let both = congested("2") + congested("4");
+        assert!((500.0..700.0).contains(&both), "{said}");
+    }
 }
 
 #[test]

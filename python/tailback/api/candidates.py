@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.api.congestion import sampled_fractions
+from tailback.arrays import Floats
 from tailback.errors import PlacementError, TailbackError
 from tailback.placement import (
     PLACEMENTS,
@@ -25,7 +27,6 @@ from tailback.placement.variant import FILE, HostChoice, PlacementVariant
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.stages import stage
-from tailback.telemetry.estimate import Selection, link_estimates, select
 
 DEFAULT_METHODS = (
     "block",
@@ -70,6 +71,7 @@ def make_candidates(
     names: Sequence[str],
     run: Run | None,
     progress: Callable[[str, float], None],
+    fraction: Floats | None = None,
 ) -> tuple[
     dict[PlacementVariant, NDArray[np.uint32]], list[tuple[PlacementVariant, PlacementError]]
 ]:
@@ -79,15 +81,16 @@ def make_candidates(
     (``prepare(…, allow_hosts)``), every placement is also computed on the same number of those.
 
     With ``run``, the incremental placement (Taffet, 2019, section 4.2.2) and the shifted one use
-    the congestion measured in it. The placement in use is kept, and its method also yields a
-    recomputed variant. Placements equal to an earlier one are left out.
+    the congestion measured in it; or else ``fraction``, that of each link, shape (L,). The
+    placement in use is kept, and its method also yields a recomputed variant. Placements equal to
+    an earlier one are left out.
     """
     job = prepared.observed
     made: dict[PlacementVariant, NDArray[np.uint32]] = {}
     errors: list[tuple[PlacementVariant, PlacementError]] = []
-    congestion = None
     if run is not None:
-        congestion = switch_congestion(prepared.fabric, _fractions(run, prepared))
+        fraction = sampled_fractions(run)
+    congestion = None if fraction is None else switch_congestion(prepared.fabric, fraction)
     problems = _problems(prepared, congestion)
     if job.hosts_recorded:
         # Not computed by any method: taken from the trace.
@@ -195,11 +198,3 @@ def _variants(
             or (hosts is not HostChoice.AWAY_FROM_CONGESTION and method in ON_OTHER_HOSTS)
         ):
             yield PlacementVariant(method, hosts)
-
-
-def _fractions(run: Run, prepared: PreparedScenario) -> NDArray[np.float64]:
-    """Sampled congested fraction of each link, NaN without samples, shape (L,)."""
-    estimates = link_estimates(select(run.tables, Selection()))
-    out = np.full(prepared.fabric.n_links, np.nan)
-    out[estimates["link"].to_numpy()] = estimates["fraction"].to_numpy()
-    return out

@@ -12,6 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tailback.api.candidates import default_methods, make_candidates, require_placements
+from tailback.api.congestion import measured_fractions
 from tailback.api.rankfiles import rank_files, write_with_rank_files
 from tailback.errors import PlacementError, known_keywords, option
 from tailback.evaluate import Change
@@ -111,6 +112,7 @@ def place(
     methods: Sequence[str] = (),
     simulate: bool = False,
     allow_hosts: str | None = None,
+    congestion: str | Path | None = None,
     require_rank_files: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -124,6 +126,8 @@ def place(
         methods: Placements to compute (``tailback list placement``); default: all that apply.
         simulate: Also simulate the job under each placement.
         allow_hosts: Hosts that placements may use; ``all``: every compute host.
+        congestion: Measured congestion, which placements ``incremental`` and ``shift`` avoid: a
+            run, a capture, counts of samples, or port counters.
         require_rank_files: Refuse placements that no launcher can run before they are evaluated.
         threads: Threads of the engine; default: idle cores.
         progress: Called with the current step and its progress, 0–1.
@@ -144,7 +148,9 @@ def place(
     job_source = Source.of(source, **options)
     with job_source.named_in_errors(changed=allow_hosts is not None):
         prepared = prepare(job_source.scenario, allow_hosts, job_source.notes)
-    placed, errors = make_candidates(prepared, methods or default_methods(prepared), None, step)
+    fraction = None if congestion is None else measured_fractions(Path(congestion), prepared)
+    tried = methods or default_methods(prepared)
+    placed, errors = make_candidates(prepared, tried, None, step, fraction)
     made = nodes_by_name(placed)
     if methods and errors:
         variant, error = errors[0]

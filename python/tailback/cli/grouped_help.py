@@ -56,7 +56,7 @@ GROUPS = {
         "like",
     ),
     "Evidence": (
-        *("counters", "jobs", "load", "samples", "contexts", "forecast"),
+        *("counters", "jobs", "load", "samples", "contexts", "congestion", "forecast"),
         *("span", "threshold", "muted"),
     ),
     "Remedy": ("remedy", "remedies", "methods", "allow_hosts", "seeds", "simulated"),
@@ -104,7 +104,7 @@ GROUPS = {
 
 COMMON = {
     *("fabric", "hosts", "rankfile", "placement", "compute_scale"),
-    *("counters", "jobs", "forecast", "budget", "methods", "simulated", "model"),
+    *("counters", "jobs", "congestion", "forecast", "budget", "methods", "simulated", "model"),
     *("over", "workers", "dask", "slurm", "part", "tables"),
     *("last", "threshold", "page", "interval", "duration", "metrics", "compact_only"),
     *("load", "slow_cables", "inputs", "recover", "name", "side", "host", "limit", "span", "once"),
@@ -118,6 +118,7 @@ RARE = {
         *("placement", "compute_scale", "methods", "workers", "dask", "slurm"),
         *("force", "figures"),
     },
+    "place": {"compute_scale"},
     "sweep": {"hosts", "rankfile", "placement", "compute_scale"},
 }
 """Of these, those that a command needs too rarely to list them."""

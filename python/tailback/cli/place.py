@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Placement to compute; repeat for several (default: all that apply).",
 )
+@click.option(
+    "--congestion",
+    type=click.Path(path_type=Path),
+    metavar="FILE|FOLDER",
+    help="Measured congestion to avoid: a run, capture, samples or port counters.",
+)
 @click.option("--simulate", "simulated", is_flag=True, help="Also simulate each one.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Folder for the best one's rank files."
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 def place(
     allow_hosts: str | None,
     methods: tuple[str, ...],
+    congestion: Path | None,
     simulated: bool,
     out: Path | None,
     force: bool,
@@ -71,6 +78,7 @@ def place(
             methods=methods,
             simulate=simulated,
             allow_hosts=allow_hosts,
+            congestion=congestion,
             require_rank_files=out is not None,
             progress=progress.step,
             watch=progress.watch,

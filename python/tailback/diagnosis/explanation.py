@@ -88,6 +88,8 @@ class SampledLink(FrozenModel):
         congested_fraction: Share of them that met congestion there, 0–1.
         low: Lower bound of its 95 % interval.
         high: Upper bound.
+        calls: Congested packets by the MPI call in which their receiver was when they arrived.
+            Empty where the samples do not tell.
     """
 
     link: str
@@ -96,6 +98,7 @@ class SampledLink(FrozenModel):
     congested_fraction: float
     low: float
     high: float
+    calls: dict[str, float] = Field(default_factory=dict)
 
 
 class PortCount(FrozenModel):

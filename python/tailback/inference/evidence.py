@@ -101,6 +101,8 @@ class NetworkEvidence:
         sampled: Our packets on each link from the same samples, shape (L,).
         estimates: The same with intervals, a row for each sampled link, as
             ``tailback.telemetry.estimate.link_estimates`` returns them; None without samples.
+        sampled_calls: The same packets by link and call of their receivers, as ``Sampled.calls``;
+            None where the samples do not tell.
     """
 
     counters: LinkCounters | None = None
@@ -117,6 +119,7 @@ class NetworkEvidence:
     congested: Floats | None = None
     sampled: Floats | None = None
     estimates: pl.DataFrame | None = None
+    sampled_calls: pl.DataFrame | None = None
 
 
 def with_samples(
@@ -125,7 +128,7 @@ def with_samples(
     """The evidence with samples from a CSV or a capture; raises TailbackError."""
     if samples is None:
         return evidence
-    fabric, path = prepared.fabric, Path(samples)
+    fabric, path, calls = prepared.fabric, Path(samples), None
     if is_capture(path):
         scenario, assumed = with_capture_telemetry(prepared.scenario)
         run = captured_run([path], scenario, assumed=assumed)
@@ -142,6 +145,7 @@ def with_samples(
         table, scheme = sampled.samples, "full"
         shared = sampled.one_reservoir or scenario_scheme(prepared) in ONE_RESERVOIR
         notes = tuple(sampled.notes)
+        calls = None if sampled.calls.is_empty() else sampled.calls
     rows = table.group_by("link").agg(pl.col("hop_weight", "congested_weight").sum())
     fraction, packets = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
     link, weight = rows["link"].to_numpy(), rows["hop_weight"].to_numpy().astype(np.float64)
@@ -159,6 +163,7 @@ def with_samples(
         congested=fraction,
         sampled=packets,
         estimates=estimates,
+        sampled_calls=calls,
         notes=(*evidence.notes, *notes),
     )
 
@@ -192,7 +197,7 @@ def read_network_evidence(
         return _jobs_alone(jobs, prepared, measured)
     fabric = prepared.fabric
     sent = own_messages(measured, run)
-    rows, source, contradicted = _intervals([Path(path) for path in counters], prepared)
+    rows, source, contradicted = link_intervals([Path(path) for path in counters], prepared)
     rows, doubts = _without_contradicted(
         rows, contradicted, _cables_of(run, fabric), fabric, Path(counters[0])
     )
@@ -350,7 +355,7 @@ def _jobs_alone(
     return NetworkEvidence(jobs=names, jobs_from=jobs.source, notes=unclear)
 
 
-def _intervals(
+def link_intervals(
     paths: list[Path], prepared: PreparedScenario
 ) -> tuple[pl.DataFrame, CounterSource, list[Contradiction]]:
     """What counters say of the prepared fabric.

@@ -397,7 +397,7 @@ def _summary(
         others=whose,
         others_shown_by=shown,
         shared_links=shared_links(space.others.traffic, fabric),
-        sampled_links=sampled_links(evidence.estimates, fabric),
+        sampled_links=sampled_links(evidence.estimates, fabric, evidence.sampled_calls),
         port_events=port_event_statements(evidence.port_events),
         unknown_job=job,
         alternatives=tuple(alternative for _, alternative in alternatives),
@@ -741,20 +741,33 @@ def shared_links(others: OtherTraffic | None, fabric: Fabric) -> tuple[SharedLin
     return tuple(shared for _, shared in sorted(links, key=lambda pair: -pair[0])[:MAX_LINKS])
 
 
+OUTSIDE_CALLS = "outside of MPI"
+"""Where the receiver was when packets arrived while it computed."""
+
 SAMPLED_LINKS = 40
 """Sampled links that a diagnosis names: those with the most congested packets."""
 
 
-def sampled_links(estimates: pl.DataFrame | None, fabric: Fabric) -> tuple[SampledLink, ...]:
+def sampled_links(
+    estimates: pl.DataFrame | None, fabric: Fabric, calls: pl.DataFrame | None = None
+) -> tuple[SampledLink, ...]:
     """Links with the most congested packets by the samples in real packets.
 
     Args:
         estimates: Estimates of the sampled links, as ``link_estimates`` returns them; None without
             samples.
         fabric: The fabric, for their names.
+        calls: Packets of each link by the call of their receiver, if known.
     """
     if estimates is None:
         return ()
+    by_call: dict[int, dict[str, float]] = {}
+    for link, call, congested in (
+        ()
+        if calls is None
+        else calls.filter(pl.col("congested") > 0).select("link", "call", "congested").iter_rows()
+    ):
+        by_call.setdefault(link, {})[call or OUTSIDE_CALLS] = congested
     rows = estimates.filter(pl.col("packets") > 0).sort(
         "congested", "packets", "link", descending=[True, True, False]
     )
@@ -766,6 +779,7 @@ def sampled_links(estimates: pl.DataFrame | None, fabric: Fabric) -> tuple[Sampl
             congested_fraction=row["fraction"],
             low=row["fraction_low"],
             high=row["fraction_high"],
+            calls=by_call.get(row["link"], {}),
         )
         for row in rows.head(SAMPLED_LINKS).iter_rows(named=True)
     )

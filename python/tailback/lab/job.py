@@ -13,6 +13,8 @@ from pathlib import Path
 
 from tailback.lab import flows, system
 from tailback.lab.causes import Setting
+from tailback.lab.datapath.calls import defines
+from tailback.lab.datapath.sampling import MAX_PROCESSES
 from tailback.lab.plan import Command, Plan
 from tailback.lab.spec import LabError
 
@@ -32,7 +34,7 @@ exec nsenter --net=/run/netns/{lab}-"$host" unshare --uts --mount bash -c \\
 
 
 def run(
-    plan: Plan, setting: Setting, program: Sequence[str], work: Path, *, marked: bool = False
+    plan: Plan, setting: Setting, program: Sequence[str], work: Path, *, calls: Path | None = None
 ) -> Path:
     """Run a program to its end.
 
@@ -41,7 +43,8 @@ def run(
         setting: Hosts of the ranks, and environment of the program.
         program: The program and its arguments.
         work: An empty folder of the lab.
-        marked: Mark the sockets of ranks, so that receivers know whose samples they have.
+        calls: Map of the calls of ranks: their sockets are marked, so that receivers know whose
+            samples they have, and in which call.
 
     Returns:
         The folder of the trace.
@@ -60,8 +63,8 @@ def run(
     (work / "ranks").write_text("".join(f"{host}\n" for host in setting.hosts))
     for folder in ("tmp", NOTES):
         (work / folder).mkdir()
-    library = _library(work, marked=marked)
-    command = _mpirun(plan, setting, work, agent, library)
+    library = _library(work, marked=calls is not None)
+    command = _mpirun(plan, setting, work, agent, library, calls)
     command += ["eztrace", "-t", "openmpi", "-o", str(work / "trace"), *program]
     # Open MPI's own start runs on the first host: its daemons connect to it across the fabric.
     done = subprocess.run(
@@ -95,7 +98,9 @@ def run(
     return anchors[0].parent
 
 
-def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path) -> list[str]:
+def _mpirun(
+    plan: Plan, setting: Setting, work: Path, agent: Path, library: Path, calls: Path | None
+) -> list[str]:
     # Open MPI only supports networks of IPv4. The hosts have one interface besides the loopback.
     network = "10.0.0.0/8" if plan.ip == 4 else "e0"
     other = 10 - plan.ip
@@ -115,6 +120,7 @@ def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path
     environment = {
         "LD_PRELOAD": str(library),
         "TAILBACK_LAB_NOTES": str(work / NOTES),
+        **({} if calls is None else {"TAILBACK_LAB_CALLS": str(calls)}),
         **setting.environment,
     }
     command = [
@@ -135,12 +141,14 @@ def _mpirun(plan: Plan, setting: Setting, work: Path, agent: Path, library: Path
 
 
 def _library(work: Path, *, marked: bool) -> Path:
-    """The compiled library that makes waiting ranks sleep, and marks their sockets."""
+    """The compiled library that makes waiting ranks sleep, and tells receivers of them."""
     library = work / "ranks.so"
-    names = ["pause.c", "mark.c"] if marked else ["pause.c"]
+    names = ["pause.c", "mark.c", "calls.c"] if marked else ["pause.c"]
+    options = [*defines(), f"-DMAX_PROCESSES={MAX_PROCESSES}", "-ldl"]
     with as_file(files("tailback.lab")) as folder:
         sources = [str(folder / name) for name in names]
-        system.run(Command(("cc", "-O2", "-shared", "-fPIC", "-o", str(library), *sources)))
+        words = ("cc", "-O2", "-shared", "-fPIC", "-o", str(library), *sources, *options)
+        system.run(Command(words))
     return library
 
 

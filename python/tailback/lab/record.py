@@ -114,7 +114,8 @@ def record(
                 )
             with job.other_traffic(plan, setting):
                 time.sleep(QUIET_S)
-                trace = job.run(plan, setting, command, work, marked=sampled is not None)
+                calls = telemetry.calls_map(fabric.folder_of(plan)) if sampled else None
+                trace = job.run(plan, setting, command, work, calls=calls)
                 time.sleep(_AFTERWARDS_S)
             # Let queues drain, so that the last readings include their packets.
             time.sleep(_AFTERWARDS_S)

@@ -165,6 +165,11 @@ def recorded(plan: Plan, sampling: PacketScheme, folder: Path, case: Path) -> It
             out.write(",".join(map(str, (link.number, *values))) + "\n")
 
 
+def calls_map(folder: Path) -> Path:
+    """Where the map of the calls of processes is, in the folder of a lab."""
+    return folder / FOLDER / "maps" / "calls"
+
+
 @contextmanager
 def _ports(plan: Plan, folder: Path) -> Iterator[NDArray[np.void]]:
     with port_table(folder / FOLDER / "maps", 1 << link_bits(len(plan.links))) as ports:

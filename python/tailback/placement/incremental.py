@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from tailback.errors import PlacementError
 from tailback.placement import options as read
 from tailback.placement.assign import PLACEMENTS, assign_slots, check_slots
-from tailback.placement.cells import Cells, cells_of, group_leaves, slots_in_leaves
+from tailback.placement.cells import (
+    Cells,
+    cells_of,
+    group_leaves,
+    slots_in_leaves,
+    spare_congested_leaves,
+)
 from tailback.placement.graph import Graph
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
@@ -21,7 +27,11 @@ NAMES = ("start", "start_options", "depth", "partners", "pods", "congestion_weig
 
 @PLACEMENTS.register("incremental")
 def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
-    """Kernighan–Lin swaps from a start placement, weighted by measured congestion if known.
+    """Kernighan–Lin swaps from a start placement, aware of measured congestion (thesis §6.1).
+
+    With measured congestion the swaps are also done with edges that weigh the congestion of their
+    ends, parts are exchanged between leaves, so that those with most traffic to others are on the
+    least congested ones, and the placement whose paths cost less is kept.
 
     Options: ``start`` (a placement's name, default ``"block"``, or the slot of each rank),
     ``start_options``, ``depth`` and ``partners`` (see
@@ -38,34 +48,43 @@ def place(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:
     cells = cells_of(problem, start)
     entry = np.searchsorted(cells.slot, start)
     leaf_of_rank = cells.leaf[entry]
-    graph = congested_graph(
-        problem, cells, leaf_of_rank, read.number(options, "congestion_weight", 4.0)
-    )
-    better = SwapSearch(graph, leaf_of_rank, cells.n_leaves).run(limits)
-    if read.flag(options, "pods", True):
-        better = group_leaves(graph, cells, better, limits)
+    more = read.number(options, "congestion_weight", 4.0) * leaf_congestion(problem, cells)
+    pods = read.flag(options, "pods", True)
+
+    def improved(graph: Graph) -> NDArray[np.int64]:
+        leaf = SwapSearch(graph, leaf_of_rank, cells.n_leaves).run(limits)
+        if pods:
+            leaf = group_leaves(graph, cells, leaf, limits)
+        return spare_congested_leaves(problem.graph, cells, leaf, more) if more.any() else leaf
+
+    def path_cost(leaf: NDArray[np.int64]) -> float:
+        return cells.cost(congested_graph(problem.graph, leaf, more), leaf)
+
+    graphs = [congested_graph(problem.graph, leaf_of_rank, more)] if more.any() else []
+    better = min(map(improved, [*graphs, problem.graph]), key=path_cost)
     return slots_in_leaves(problem, cells, better, limits)
 
 
+def leaf_congestion(problem: PlacementProblem, cells: Cells) -> NDArray[np.float64]:
+    """Measured congested fraction of each leaf, 0 where it is unknown, shape (F,)."""
+    if problem.congestion is None:
+        return np.zeros(cells.n_leaves)
+    switch = np.empty(cells.n_leaves, np.int64)
+    switch[cells.leaf] = problem.slot_leaf[cells.slot]
+    return np.asarray(np.nan_to_num(problem.congestion)[switch], np.float64)
+
+
 def congested_graph(
-    problem: PlacementProblem, cells: Cells, leaf_of_rank: NDArray[np.int64], factor: float
+    graph: Graph, leaf_of_rank: NDArray[np.int64], more: NDArray[np.float64]
 ) -> Graph:
     """The communication graph with larger weights for edges across congested leaves.
 
-    An edge between two leaves counts ``1 + factor * c`` times, c being the larger congested
-    fraction of the two, so congested traffic is brought together first.
+    An edge between two leaves counts ``1 + m`` times, m being the larger ``more`` of the two, shape
+    (F,), so congested traffic is brought together first.
     """
-    graph = problem.graph
-    if problem.congestion is None:
-        return graph
-    switch = np.empty(cells.n_leaves, np.int64)
-    switch[cells.leaf] = problem.slot_leaf[cells.slot]
-    at = np.nan_to_num(problem.congestion)[switch][leaf_of_rank]
-    owner, other = graph.owner, graph.neighbour
-    worst = np.where(
-        leaf_of_rank[owner] != leaf_of_rank[other], np.maximum(at[owner], at[other]), 0.0
-    )
-    return Graph(graph.start, graph.neighbour, graph.weight * (1.0 + factor * worst))
+    owner, other = leaf_of_rank[graph.owner], leaf_of_rank[graph.neighbour]
+    worst = np.where(owner != other, np.maximum(more[owner], more[other]), 0.0)
+    return Graph(graph.start, graph.neighbour, graph.weight * (1.0 + worst))
 
 
 def _start(problem: PlacementProblem, options: Options) -> NDArray[np.int64]:

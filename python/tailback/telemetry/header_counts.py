@@ -44,6 +44,7 @@ from tailback.telemetry.packet_ids import (
     ids_of,
     takes_sample,
 )
+from tailback.units import percent
 
 FIELD_BITS = ID_BITS
 """n of the GF(2^n) hash that the engine's switches evaluate, and bits of a link number."""
@@ -59,6 +60,9 @@ NOISY_AT_ZERO = (*HASHED, ENTROPY_ECN)
 
 ONE_RESERVOIR = ("compact", "coordinated", "xor-digest")
 """Schemes of one sample a packet, with a bit that says whether its link was congested."""
+
+COUNTING = ("single-bit", "compact")
+"""Schemes of a hash and a count of hops, which may saturate."""
 
 ANY_PATH_LENGTH = ("full", "single-bit", "compact", "edge-marking")
 """Schemes whose headers contain the weight, so the path length need not be known."""
@@ -169,8 +173,9 @@ def header_samples(
     Args:
         run: A run with table ``packets``.
         pairs: Candidates of the pairs of switches packets went between.
-        saturated: Scheme ``compact`` with counts that may have saturated: every hop of a packet is
-            a sample of its own, with the inverse of its chance to be the one that arrived.
+        saturated: Scheme ``compact`` or ``single-bit`` with counts that may have saturated: every
+            hop of a packet is a sample of its own, with the inverse of its chance to be the one
+            that arrived.
         any_counts: Accept counts of hops that paths cannot have; the weights are then wrong.
 
     Returns:
@@ -188,9 +193,9 @@ def header_samples(
 
 
 def _saturates(run: Run) -> bool:
-    """Whether some packets of scheme ``compact`` passed more hops, all known, than it counts."""
+    """Whether some packets passed more hops, all known, than their reservoir counts."""
     telemetry, hops = run.scenario.telemetry, run.tables["packets"]["hops"]
-    if telemetry.scheme != "compact" or telemetry.stamping != "all" or hops.null_count():
+    if telemetry.scheme not in COUNTING or telemetry.stamping != "all" or hops.null_count():
         return False
     if telemetry.slots > 1 or telemetry.randomness == "sender":
         return False
@@ -243,10 +248,8 @@ def _split_headers(
         return field(header, start, bits)
 
     if saturated:
-        _check_lengths(table, pairs)
-        both = _samples_by_hop(part(1, b), table["hops"].to_numpy().astype(np.int64), c)
-        return both, _keep(both, part(0, 1).astype(bool))
-    if scheme in ("single-bit", "compact"):
+        return _saturated_samples(run, pairs)
+    if scheme in COUNTING:
         # If only some switches stamp, the count is below the length of the path.
         lengths = (
             table["hops"] if telemetry.stamping == "all" else pl.Series([None], dtype=pl.UInt8)
@@ -286,6 +289,20 @@ def _split_headers(
         return both, _keep(both, flag)
     both = _marked(run, pairs, part(1, FIELD_BITS), part(1 + FIELD_BITS, 5), hops)
     return both, _keep(both, flag)
+
+
+def _saturated_samples(run: Run, pairs: PairCandidates) -> tuple[HeaderSamples, HeaderSamples]:
+    """Samples of packets that may have passed more hops than their reservoir counts."""
+    telemetry, table = run.scenario.telemetry, run.tables["packets"]
+    b, c, header = telemetry.hash_bits, telemetry.count_bits, table["header"].to_numpy()
+    _check_lengths(table, pairs)
+    hops = table["hops"].to_numpy().astype(np.int64)
+    if telemetry.scheme == "single-bit":
+        met = field(header, 2 * b + c, c)
+        _check_congested_counts(met, hops, c)
+        return _samples_by_hop(field(header, 0, b), hops, c), _counted(field(header, b + c, b), met)
+    both = _samples_by_hop(field(header, 1, b), hops, c)
+    return both, _keep(both, field(header, 0, 1).astype(bool))
 
 
 def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> LinkCounts:
@@ -332,7 +349,7 @@ def count_from_headers(run: Run, pairs: PairCandidates, decoder: Decoder) -> Lin
     # The paths of packets without a sample are unknown.
     possible = _possible(run, pairs, n_links) if k == 1 else np.ones(n_links, np.bool_)
     # Where the hop is not known, slopes are those of all packets already.
-    if telemetry.scheme not in ("single-bit", "compact") or _saturates(run):
+    if telemetry.scheme not in COUNTING or _saturates(run):
         seen = np.maximum(packets.packets, 0.0)
         usual = float((seen * packets.slope).sum() / max(seen.sum(), 1.0))
         packets = _smooth_slopes(packets, usual, possible)
@@ -403,6 +420,25 @@ def _check_counts(hops: pl.Series, counted: NDArray[np.uint32], bits: int, *, se
             f"count_bits = {bits} counts no more than {largest} hops, and packets "
             f"{'passed' if has_lengths else 'may have passed'} {longest}",
             remedy=f"set [telemetry] count_bits = {needed}",
+        )
+
+
+def _check_congested_counts(met: NDArray[np.uint32], hops: NDArray[np.int64], bits: int) -> None:
+    """Reject counts of congested hops that may be saturated, whatever the length of the path.
+
+    A count below the largest is exact, and so is its weight. At the largest, any number of hops up
+    to the length of the path may have been congested.
+
+    Raises:
+        RunError: There are such counts.
+    """
+    largest = (1 << bits) - 1
+    unknown = (met == largest) & (hops > largest)
+    if unknown.any():
+        raise RunError(
+            f"count_bits = {bits} counts no more than {largest} congested hops, which "
+            f"{percent(float(unknown.mean()))} of the packets met on longer paths",
+            remedy=f"set [telemetry] count_bits = {int(hops.max()).bit_length()}",
         )
 
 

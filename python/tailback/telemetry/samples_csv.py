@@ -10,7 +10,8 @@ Three forms are read, plain or gzip:
   hops_congested``: sums over all packets so far, by link; ``hops`` adds up path lengths;
 - *by rank*: ``time, rank, link, samples, packets, packets_variance, bytes, congested_samples,
   congested, congested_variance``: estimates over all packets so far, by receiving rank and link, of
-  any scheme. Rows that are missing at a time mean what they said before.
+  any scheme. Rows that are missing at a time mean what they said before. A column ``call`` divides
+  them by the MPI call in which the rank was when packets arrived, empty outside.
 
 In the first two forms there is one reservoir: the congested samples are a subset of the hop
 samples. The variance of a congested fraction f is then f (1 − f) (l − 1) / N, where every hop may
@@ -29,7 +30,7 @@ import polars as pl
 from tailback.errors import TailbackError, nearest
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import Delimited, header_of, not_used, parse
-from tailback.io.input_files import content
+from tailback.io.input_files import content, head, is_input_file
 from tailback.io.manifest import require_unchanged
 from tailback.registry import Registry
 from tailback.run.schema import TABLES
@@ -53,6 +54,7 @@ _SUMS: Final = {
 _RANKS: Final = {
     "time": ("time_utc", "time", "timestamp", "time_unix_s"),
     "rank": ("rank",),
+    "call": ("call",),
     "link": ("link", "link_id"),
     "samples": ("samples",),
     "packets": ("packets",),
@@ -62,6 +64,7 @@ _RANKS: Final = {
     "congested": ("congested",),
     "congested_variance": ("congested_variance",),
 }
+_OPTIONAL: Final = frozenset({"call"})
 MAX_HOPS: Final = 255
 """Longest path that the hop field of an IP header can count."""
 _KEYS: Final = ("window", "job", "label", "link")
@@ -71,6 +74,15 @@ Form = Callable[[Delimited, pl.Series], "Sampled"]
 """Reads a table with resolved links."""
 
 FORMS: Registry[Form] = Registry("sample-source", "samples that receivers counted")
+
+
+CALLS: Final = {
+    "link": pl.UInt32,
+    "call": pl.String,
+    "packets": pl.Float64,
+    "congested": pl.Float64,
+}
+"""Columns of samples by the call of their receiver."""
 
 
 class SampleError(TailbackError):
@@ -87,6 +99,8 @@ class Sampled:
         windows: ``window, start_ns, end_ns`` of cumulative samples, UTC; empty for flows.
         flows: The same sums by ``source, destination, link`` as the file names the ends; of samples
             by rank ``destination`` is the rank, and ``source`` null. Empty for sums by link alone.
+        calls: ``link, call, packets, congested`` of samples by rank and call, at the end; ``call``
+            is empty outside of calls. Empty for other samples.
         one_reservoir: Whether both counts come from one reservoir; samples by rank do not say.
         notes: Tolerated irregularities.
     """
@@ -94,8 +108,20 @@ class Sampled:
     samples: pl.DataFrame
     windows: pl.DataFrame
     flows: pl.DataFrame
+    calls: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CALLS))
     one_reservoir: bool = True
     notes: list[str] = field(default_factory=list)
+
+
+def is_samples(path: Path) -> bool:
+    """Whether a file has the columns of one of the forms."""
+    if not is_input_file(path):
+        return False
+    text = head(path)
+    return any(
+        set(form) - _OPTIONAL <= set(header_of(text, form) or {})
+        for form in (_FLOWS, _SUMS, _RANKS)
+    )
 
 
 def read_samples(path: Path, fabric: Fabric) -> Sampled:
@@ -120,7 +146,8 @@ def read_samples(path: Path, fabric: Fabric) -> Sampled:
         form, columns = "by-rank", _RANKS
         # A writer that was killed may have left an incomplete last line.
         data = data[: data.rfind(b"\n") + 1]
-    table = parse(data, columns, tuple(columns), path=path, error_type=SampleError)
+    needed = tuple(role for role in columns if role not in _OPTIONAL)
+    table = parse(data, columns, needed, path=path, error_type=SampleError)
     sampled = FORMS[form](table, _links(table, fabric))
     sampled.notes.extend(not_used(table.unused))
     return sampled
@@ -284,24 +311,39 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
     """
     rank = table.number("rank", integer=True)
     _check_range(table, "rank", rank.fill_null(0), 0, 2**31, "ranks are numbered from 0")
+    called = "call" in table.header
+    call = (
+        table.rows["call"].fill_null("")
+        if called
+        else pl.Series("call", [""]).new_from_index(0, len(rank))
+    )
     rows = pl.DataFrame(
-        [table.instants("time"), rank.cast(pl.Int64).fill_null(-1), links]
+        [table.instants("time"), rank.cast(pl.Int64).fill_null(-1), call.alias("call"), links]
         + [table.number(name).fill_null(0.0) for name in _AMOUNTS]
     ).rename(_AMOUNTS)
     table.need("time")
     names, ends = list(_AMOUNTS.values()), rows["time"].unique().sort()
-    last = rows.sort("time").group_by("rank", "link").last()
-    flows = last.select(
-        source=pl.lit(None, pl.String),
-        destination=pl.when(pl.col("rank") >= 0).then(pl.format("{}", "rank")),
-        link=pl.col("link"),
-        **{name: pl.col(name).clip(0).round() for name in names},
+    last = rows.sort("time").group_by("rank", "call", "link").last()
+    flows = (
+        last.group_by("rank", "link")
+        .agg(pl.col(names).sum())
+        .select(
+            source=pl.lit(None, pl.String),
+            destination=pl.when(pl.col("rank") >= 0).then(pl.format("{}", "rank")),
+            link=pl.col("link"),
+            **{name: pl.col(name).clip(0).round() for name in names},
+        )
+    )
+    calls = last.group_by("link", "call").agg(
+        packets=pl.col("hop_weight").sum(), congested=pl.col("congested_weight").sum()
     )
     # A row that is missing at a time is unchanged since the previous one: changes are summed.
-    once = rows.unique(["time", "rank", "link"], keep="last", maintain_order=True).sort("time")
+    once = rows.unique(["time", "rank", "call", "link"], keep="last", maintain_order=True).sort(
+        "time"
+    )
     changes = once.with_columns(
         *(
-            pl.col(name) - pl.col(name).shift(1).fill_null(0.0).over("rank", "link")
+            pl.col(name) - pl.col(name).shift(1).fill_null(0.0).over("rank", "call", "link")
             for name in names
         )
     )
@@ -320,8 +362,9 @@ def _by_rank(table: Delimited, links: pl.Series) -> Sampled:
         _conform(steps),
         windows.cast({"window": pl.UInt32}),
         flows.sort("destination", "link"),
+        calls.sort("link", "call") if called else pl.DataFrame(schema=CALLS),
         one_reservoir=False,
     )
 
 
-__all__ = ["FORMS", "SampleError", "Sampled", "read_samples"]
+__all__ = ["FORMS", "SampleError", "Sampled", "is_samples", "read_samples"]

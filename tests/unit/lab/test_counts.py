@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from tailback import _core
 from tailback.lab import telemetry
+from tailback.lab.datapath.calls import CALLS
 from tailback.lab.datapath.counts import Counted, LinkSums, count, fraction_interval
 from tailback.lab.datapath.kernel import KEY, NO_HOP, Sums
 from tailback.lab.datapath.record import COLUMNS, rows
-from tailback.lab.datapath.sampling import PacketScheme
+from tailback.lab.datapath.sampling import CALL_SHIFT, PacketScheme
 from tailback.lab.plan import Plan
 from tailback.telemetry.hashed import CandidateLinks, HashedSamples, count_links
 from tailback.telemetry.header_counts import sampled_hop
@@ -183,7 +184,11 @@ def test_the_file_has_lines_for_ranks_and_links() -> None:
     sums = LinkSums.zero(LINKS)
     sums.samples[9], sums.packets[9], sums.variance[9], sums.idle[9] = 2.5, 10.0, -1.0, 6.0
     assert rows(Counted({0: sums, 3: sums}, {}, 0), LINKS, "now") == (
-        "now,,9,2.5,10,0,6,0,0,0,0,0\nnow,2,9,2.5,10,0,6,0,0,0,0,0\n"
+        "now,,,9,2.5,10,0,6,0,0,0,0,0\nnow,2,,9,2.5,10,0,6,0,0,0,0,0\n"
+    )
+    waiting = 3 | (1 + CALLS.index("MPI_Waitall")) << CALL_SHIFT
+    assert rows(Counted({waiting: sums}, {}, 0), LINKS, "now") == (
+        "now,2,MPI_Waitall,9,2.5,10,0,6,0,0,0,0,0\n"
     )
     assert rows(Counted({3: sums}, {}, 0), LINKS, "now").count(",") == len(COLUMNS) - 1
 

@@ -116,9 +116,13 @@ def test_estimates_of_a_real_run_match_the_kernel(
     assert truth["received"].sum() == truth["packets"][[n - 1 for n in last]].sum()
     rows = pl.read_csv(out / "samples.csv", infer_schema_length=None)
     assert tuple(rows.columns) == COLUMNS
-    final = rows.sort("time_utc").group_by("rank", "link").last()
+    final = rows.sort("time_utc").group_by("rank", "call", "link").last()
+    # The halo exchange waits for its messages in one call.
+    by_call = dict(final.group_by("call").agg(pl.col("samples").sum()).iter_rows())
+    assert max(by_call, key=lambda call: by_call[call]) == "MPI_Waitall"
+    assert by_call["MPI_Waitall"] > 0.5 * sum(by_call.values()) and "MPI_Allreduce" in by_call
     assert set(final["rank"].drop_nulls().to_list()) == {0, 1, 2, 3}
-    estimates = final.group_by("link").agg(pl.exclude("time_utc", "rank").sum())
+    estimates = final.group_by("link").agg(pl.exclude("time_utc", "rank", "call").sum())
     both = truth.join(estimates, on="link", how="left", suffix="_estimate").fill_null(0.0)
     # A link without samples has no estimated variance: that of its packets, with four links each.
     unseen = pl.col("packets_estimate") == 0
@@ -131,12 +135,18 @@ def test_estimates_of_a_real_run_match_the_kernel(
     sd = (both["packets_variance"] + 9.0).sqrt().to_numpy()
     assert np.abs(error / sd).max() < 5.0 and both["congested"].sum() > 200
     # Samples are of those who received them: the last link of rank 2 leads to h01.
-    to_rank = final.filter((pl.col("rank") == 2) & (pl.col("samples") > 50))["link"].to_list()
+    of_rank = final.group_by("rank", "link").agg(pl.col("samples").sum())
+    to_rank = of_rank.filter((pl.col("rank") == 2) & (pl.col("samples") > 50))["link"].to_list()
     ends = {link.target for link in plan.links if link.number in to_rank}
     assert ends & set(plan.hosts) == {"h01"}
     code = tailback(["diagnose", str(out), "--out", str(tmp_path / "found"), "--quiet"])
     assert code in (0, 3), capsys.readouterr().err
-    assert "samples in packets" in (tmp_path / "found" / "diagnosis.json").read_text()
+    diagnosis = json.loads((tmp_path / "found" / "diagnosis.json").read_text())
+    assert "samples in packets" in json.dumps(diagnosis)
+    worst = diagnosis["explanation"]["sampled_links"][0]
+    assert sum(worst["calls"].values()) == pytest.approx(
+        worst["packets"] * worst["congested_fraction"], rel=0.05
+    )
 
 
 def _send(plan: Plan, end: threading.Event) -> threading.Thread:

@@ -20,9 +20,9 @@ from tailback.placement import (
     switch_congestion,
     switches_visited,
 )
-from tailback.placement.cells import cells_of, group_leaves, slots_in_leaves
+from tailback.placement.cells import cells_of, group_leaves, slots_in_leaves, spare_congested_leaves
 from tailback.placement.graph import Graph
-from tailback.placement.incremental import congested_graph
+from tailback.placement.incremental import congested_graph, leaf_congestion
 from tailback.placement.partition import partition, repair
 from tailback.placement.swaps import SearchLimits, SwapSearch
 from tailback.scenario.model import parse
@@ -423,10 +423,45 @@ def test_congestion_pulls_the_traffic_that_suffered_together() -> None:
     assert congestion[:2].tolist() == [0.8, 0.0]
     hot = dataclasses.replace(quiet, congestion=congestion)
     cells = cells_of(hot)
-    graph = congested_graph(hot, cells, cells.leaf, 4.0)
+    graph = congested_graph(hot.graph, cells.leaf, 4.0 * leaf_congestion(hot, cells))
     assert graph.weight.sum() / 2 == pytest.approx(100 + 100 * (1 + 4 * 0.8))
     slots = assign_slots("incremental", hot, {})
     assert slots[1] // 2 == slots[2] // 2
+
+
+def test_parts_with_most_traffic_leave_congested_leaves() -> None:
+    """Pairs under one leaf each; those of ranks 0 to 3 also send to one another, 4 to 7 to none."""
+    fabric = regular(4, 2, 4)
+    program = pairs(8, [(0, 1, 900), (2, 3, 900), (4, 5, 900), (6, 7, 900), (1, 2, 100)])
+    quiet = problem_for(fabric, program, list(range(8)), 1, 1)
+    congestion = np.zeros(fabric.n_switches)
+    leaf = quiet.slot_leaf
+    congestion[leaf[0]] = congestion[leaf[2]] = 0.6
+    for problem, leaves in (
+        (quiet, [0, 1]),
+        (dataclasses.replace(quiet, congestion=congestion), [2, 3]),
+    ):
+        slots = assign_slots("incremental", problem, {})
+        used = {
+            list(dict.fromkeys(leaf.tolist())).index(int(leaf[slots[rank]])) for rank in range(4)
+        }
+        assert sorted(used) == leaves
+        # Weight 0 takes no notice of congestion.
+        same = assign_slots("incremental", problem, {"congestion_weight": 0})
+        assert np.array_equal(same, assign_slots("incremental", quiet, {}))
+
+
+def test_leaves_swap_within_pods_and_sizes() -> None:
+    fabric = regular(4, 4, 2)
+    problem = problem_for(fabric, stencil((4, 4)), list(range(16)), 1, 1)
+    cells = cells_of(problem)
+    drawn = np.random.default_rng(3)
+    for _ in range(20):
+        part = drawn.permutation(cells.leaf)
+        moved = spare_congested_leaves(problem.graph, cells, part, drawn.random(cells.n_leaves))
+        assert np.array_equal(cells.leaf_pod[moved], cells.leaf_pod[part])
+        assert np.array_equal(np.bincount(moved), np.bincount(part))
+        assert cells.cost(problem.graph, moved) == pytest.approx(cells.cost(problem.graph, part))
 
 
 def test_incremental_starts_where_it_is_told() -> None:

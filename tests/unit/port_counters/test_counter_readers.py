@@ -56,6 +56,31 @@ def test_perfquery_plain(tmp_path: Path) -> None:
     ]
 
 
+CONTROL = """\
+# PortXmitConCtrl counters: Lid 7 port 3
+PortSelect:......................3
+PortXmitTimeCong:................5000
+# PortRcvConCtrl counters: Lid 7 port 3
+PortPktRcvFECN:..................12
+"""
+
+
+def test_perfquery_counters_of_congestion_control(tmp_path: Path) -> None:
+    """``perfquery --xmitcc``: time in the congested state, beside the plain counters or alone."""
+    both = read_counters(put(tmp_path, "a.txt", PLAIN + CONTROL))
+    assert (both.readings.height, both.readings["xmit_wait_ticks"][0], both.unknown) == (1, 100, [])
+    assert both.events.select("counter", "value").rows() == [
+        ("SymbolErrorCounter", 4),
+        ("PortXmitTimeCong", 5000),
+        ("PortPktRcvFECN", 12),
+    ]
+    alone = read_counters(put(tmp_path, "b.txt", CONTROL))
+    assert alone.events["counter"].to_list() == ["PortXmitTimeCong", "PortPktRcvFECN"]
+    assert alone.readings["xmit_wait_ticks"].to_list() == [None]
+    with pytest.raises(CounterError, match="appears twice"):
+        read_counters(put(tmp_path, "c.txt", CONTROL + CONTROL))
+
+
 def test_errors_in_both_widths_count_once(tmp_path: Path) -> None:
     """15 is the largest value of the narrow counter, and one like others of the wide one."""
     line = "LocalLinkIntegrityErrors:....15\n"
@@ -403,6 +428,7 @@ def test_the_way_in(tmp_path: Path) -> None:
         "influx-line",
         "ldms-csv",
         "perfquery",
+        "perfquery-rounds",
         "prometheus",
         "recorded-infiniband",
         "sonic",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,8 +12,10 @@ from tailback.fabric.builders import PRESETS, fat_tree
 from tailback.fabric.model import Fabric
 from tailback.fabric.readers import read_fabric
 from tailback.port_counters.analysis import classes, verdict
-from tailback.port_counters.analysis.limits import Origins, origins, roots
+from tailback.port_counters.analysis.limits import Origins, limits, origins, roots
 from tailback.port_counters.analysis.port_inventory import Wiring
+from tailback.port_counters.findings.port_events import READINGS as EVENTS
+from tailback.port_counters.findings.port_events import port_events
 from tailback.port_counters.schema import INTERVALS, CounterError, conform
 from tailback.scenario.model import FatTree
 from tests.factories.public_data import real
@@ -153,6 +157,40 @@ def test_waiting_begins_only_downstream_of_ports_that_wait(
     else:
         assert text.startswith("1 port downstream" if expected else "no port that was read")
     assert "give fabric=" in roots(analysis, None) and origins(analysis, None).full.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        # The switch says so itself, whatever the use; what waits behind it is not followed.
+        (("agg2 → leaf1",), ["agg2 → leaf1"]),
+        (("leaf1 → n2",), ["leaf1 → n2"]),
+        # Beside the path of what waits.
+        (("agg3 → leaf1", "leaf0 → n1"), []),
+    ],
+)
+def test_waiting_begins_at_ports_in_congested_state(
+    declared: tuple[str, ...], expected: list[str]
+) -> None:
+    fabric = tree()
+    names = link_names(fabric)
+    counted = [
+        (at, 0, name.split(" → ")[0], int(fabric.link_src_port[names.index(name)]), None, ticks)
+        for name in declared
+        for at, ticks in ((0, 0), (MINUTE, 7000))
+    ]
+    schema = {name: dtype for name, dtype in EVENTS.items() if name != "counter"}
+    readings = pl.DataFrame(counted, schema=schema, orient="row")
+    analysis = dataclasses.replace(
+        judged(fabric, {"leaf0 → agg2": 0.3, "agg2 → leaf1": 0.2}, {"leaf1 → n2": 0.2}),
+        events=port_events(readings.with_columns(counter=pl.lit("PortXmitTimeCong"))),
+    )
+    places = origins(analysis, Wiring.of(fabric))
+    assert [names[link] for link in places.declared["link"]] == expected
+    assert ("in the congested state" in roots(analysis, Wiring.of(fabric))) == bool(expected)
+    assert [row["node_name"] for row in limits(analysis, Wiring.of(fabric))["congested_ports"]] == [
+        name.split(" → ")[0] for name in expected
+    ]
 
 
 def test_an_unreachable_full_port_is_not_named() -> None:

@@ -67,6 +67,10 @@ def findings_of(*rises: Rise, unused: dict[str, frozenset[str]] | None = None) -
         # A switch marks what it sends, an adapter counts marks of what it receives.
         ("ecn_marked", "marking"),
         ("np_ecn_marked_roce_packets", "marked"),
+        ("PortXmitTimeCong", "congested"),
+        ("PortXmitCongTime", "congested"),
+        ("port_xmit_time_cong", "congested"),
+        ("PortPktRcvFECN", "marked"),
         ("PortRcvSwitchRelayErrors", "unrouted"),
         ("VL15Dropped", "management"),
         ("PortFECUncorrectableBlockCounter", "errors"),
@@ -263,6 +267,7 @@ def test_losses_precede_pauses_and_all_have_sentences() -> None:
         "rcv_switch_relay_errors",
         "vl15_dropped",
         "fec_corrected_symbol",
+        "xmit_time_cong",
     ]
     rows = findings_of(
         *(("n1", "i", name, 0, 1) for name in kinds),

@@ -202,12 +202,24 @@ def test_mistakes_are_explained(telemetry: dict[str, Any], words: str) -> None:
     assert parse(scenario({})).telemetry.stamping == "all"
 
 
-@pytest.mark.parametrize("count_bits", [1, 2])
-def test_saturated_counts_weigh_hops_by_chance(count_bits: int) -> None:
+FEW_CONGESTED = {"rule": "queue", "rule_bytes": "64 KiB"}
+"""No packet meets three congested hops."""
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        {"scheme": "compact", "count_bits": 1},
+        {"scheme": "compact", "count_bits": 2},
+        {"scheme": "single-bit", "count_bits": 2, **FEW_CONGESTED},
+    ],
+    ids=lambda scheme: f"{scheme['scheme']}-{scheme['count_bits']}",
+)
+def test_saturated_counts_weigh_hops_by_chance(scheme: dict[str, Any]) -> None:
     """Paths of one, three and five switches, counts to one or three."""
     chances = survival_chances(5, 2)
     assert chances.tolist() == pytest.approx([3 / 16, 3 / 16, 3 / 16, 3 / 16, 4 / 16])
-    telemetry = {"scheme": "compact", "hash_bits": 5, "count_bits": count_bits}
+    telemetry = {"hash_bits": 5, **scheme}
     off: dict[str, list[Any]] = {"observed_packets": [], "observed_congested_packets": []}
     for seed in range(1, 7):
         run = run_of(telemetry | RANDOM_STARTS, seed=seed)
@@ -223,6 +235,13 @@ def test_saturated_counts_weigh_hops_by_chance(count_bits: int) -> None:
         assert abs(squares_off(z)) < 4.0, (name, (z**2).mean())
         # Six runs of 96 links: the mean square is known to 6 %, and the standard deviation to 3 %.
         assert 0.88 < z.std() < 1.12, name
+
+
+def test_saturated_counts_of_congested_hops_are_refused() -> None:
+    """Of a packet that met three congested hops on five, four or five may have been congested."""
+    run = run_of({"scheme": "single-bit", "hash_bits": 5, "count_bits": 2} | RANDOM_STARTS)
+    with pytest.raises(RunError, match="no more than 3 congested hops, which 43 % of the packets"):
+        decode_link_counts(run)
 
 
 @pytest.mark.parametrize("randomness", ["lfsr", "ring"])

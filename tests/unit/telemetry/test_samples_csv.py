@@ -106,6 +106,27 @@ def test_samples_by_rank_are_summed_over_ranks(tmp_path: Path, fabric: Fabric) -
     assert ends == [(None, 8.0), ("3", 100.0)]
 
 
+def test_samples_by_call_add_up_to_ranks(tmp_path: Path, fabric: Fabric) -> None:
+    """The calls of receivers divide the packets of a rank, and leave all other sums as they are."""
+    lines = RANKS.splitlines()
+    halves = [lines[0].replace("rank,", "rank,call,")]
+    for line in lines[1:]:
+        time, rank, link, *amounts = line.split(",")
+        for call in ("MPI_Waitall", ""):
+            half = (f"{float(amount) / 2:g}" for amount in amounts)
+            halves.append(",".join([time, rank, call, link, *half]))
+    undivided = read_samples(put(tmp_path, RANKS), fabric)
+    divided = read_samples(put(tmp_path, "\n".join([*halves, ""])), fabric)
+    assert divided.samples.equals(undivided.samples)
+    assert divided.flows.equals(undivided.flows)
+    assert undivided.calls.is_empty()
+    ten = (fabric.link_id or []).index("10")
+    assert divided.calls.filter(pl.col("link") == ten).rows() == [
+        (ten, "", 54.0, 5.0),
+        (ten, "MPI_Waitall", 54.0, 5.0),
+    ]
+
+
 @pytest.mark.slow
 def test_many_times_take_memory_of_their_rows(tmp_path: Path, fabric: Fabric) -> None:
     # A time and a rank a line: their product would be 10^10.

@@ -12,7 +12,8 @@
 
 struct sums_key {
   __u32 source;      /* last three bytes of the sender's address */
-  __u32 mark;        /* of the receiving socket, 0 if unknown */
+  __u32 mark;        /* of the receiving socket, 0 if unknown; above CALL_SHIFT bits the MPI call
+                        in which its process is as the packet arrives, 0 outside */
   __u16 interface;   /* link of the interface it arrived at */
   __u8 hop;          /* hop that was sampled, NO_HOP if unknown; without samples: ANY_HOP if any
                         hop might have marked the packet */
@@ -72,7 +73,9 @@ INLINE __u32 mark_of(const struct packet *packet) {
   struct connection key = {
       packet->flow.destination, packet->flow.source, packet->port[1], packet->port[0]};
   __u32 *mark = bpf_map_lookup_elem(&marks, &key);
-  return mark ? *mark : 0;
+  if (!mark) return 0;
+  __u32 *call = bpf_map_lookup_elem(&calls, mark);
+  return *mark | (call ? *call << CALL_SHIFT : 0);
 }
 
 SEC("tc")

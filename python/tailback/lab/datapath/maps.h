@@ -41,6 +41,15 @@ struct {
   __type(value, __u32);
 } marks SEC(".maps");
 
+/* The MPI call in which the process with each mark is, 0 outside: its library writes it (calls.c). */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __uint(max_entries, MAX_PROCESSES);
+  __type(key, __u32);
+  __type(value, __u32);
+} calls SEC(".maps");
+
 /* Number of the link of an interface: interfaces are made with these indices. */
 INLINE __u32 link_of(const struct __sk_buff *skb) { return skb->ifindex - FIRST_INDEX; }
 

@@ -14,14 +14,16 @@ from typing import Final
 import numpy as np
 
 from tailback.lab.datapath.background import Wait
+from tailback.lab.datapath.calls import CALLS
 from tailback.lab.datapath.counts import Counted, LinkSums, Routes, count
 from tailback.lab.datapath.kernel import Sums, read_sums
 from tailback.lab.datapath.paths import PathOf, added, count_paths
-from tailback.lab.datapath.sampling import MAX_SUMS, PacketScheme, link_bits
+from tailback.lab.datapath.sampling import CALL_SHIFT, MAX_SUMS, PacketScheme, link_bits
 
 COLUMNS: Final = (
     "time_utc",
     "rank",
+    "call",
     "link",
     "samples",
     "packets",
@@ -36,7 +38,7 @@ COLUMNS: Final = (
 
 INTERVAL_S: Final = 1.0
 _LONGEST_LINE: Final = 4096
-"""Bytes; a line has twelve short fields."""
+"""Bytes; a line has thirteen short fields."""
 
 
 class Receivers:
@@ -82,10 +84,12 @@ class Receivers:
 
 
 def rows(counted: Counted, links: int, time: str) -> str:
-    """Lines of the file, one per rank and link with samples."""
+    """Lines of the file, one per rank, MPI call and link with samples."""
     lines = []
     for mark in sorted({*counted.packets, *counted.congested}):
-        rank = str(mark - 1) if mark else ""
+        process, number = mark & ((1 << CALL_SHIFT) - 1), mark >> CALL_SHIFT
+        rank = str(process - 1) if process else ""
+        call = CALLS[number - 1] if 0 < number <= len(CALLS) else ""
         zero = LinkSums.zero(links)
         packets, met = counted.packets.get(mark, zero), counted.congested.get(mark, zero)
         sampled = (packets.idle > 0) | (packets.samples != 0) | (met.samples != 0)
@@ -101,7 +105,9 @@ def rows(counted: Counted, links: int, time: str) -> str:
                     *size,
                 )
             ]
-            lines.append(",".join([time, rank, str(link), *(f"{value:.9g}" for value in values)]))
+            lines.append(
+                ",".join([time, rank, call, str(link), *(f"{value:.9g}" for value in values)])
+            )
     return "".join(f"{line}\n" for line in lines)
 
 

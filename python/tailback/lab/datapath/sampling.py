@@ -36,8 +36,14 @@ FIRST_INDEX = 1000
 INITIAL_TTL = 64
 """Default hop limit of packets in Linux, from which the programs count hops."""
 
-MAX_SUMS = 8192
-"""Maximum number of sums of a receiver: one per sender, socket, hop and weight."""
+MAX_SUMS = 16384
+"""Maximum number of sums of a receiver: one per sender, socket, MPI call, hop and weight."""
+
+CALL_SHIFT = 24
+"""Bits of a socket's mark in a key of sums; the MPI call of its process is above them."""
+
+MAX_PROCESSES = 1024
+"""Processes with a mark, whose MPI calls are known."""
 
 
 class SamplingError(TailbackError):
@@ -124,6 +130,8 @@ class PacketScheme:
             "INITIAL_TTL": INITIAL_TTL,
             "FIRST_INDEX": FIRST_INDEX,
             "MAX_SUMS": MAX_SUMS,
+            "CALL_SHIFT": CALL_SHIFT,
+            "MAX_PROCESSES": MAX_PROCESSES,
         }
         return [f"-D{name}={value}" for name, value in values.items()]
 

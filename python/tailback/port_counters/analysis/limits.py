@@ -2,7 +2,9 @@
 
 A stalled port waits for another port further along the path. The port where the congestion begins
 is fully used and does not wait itself (Taffet, 2019, theorem 4.2), so counters of stall *and* bytes
-together point to it. No counter shows whose bytes they were or what would help.
+together point to it. With congestion control, switches count how long such a port was in the
+congested state (PortXmitTimeCong; Alali et al., 2017, section III-A). No counter shows whose bytes
+they were or what would help.
 """
 
 from __future__ import annotations
@@ -30,19 +32,21 @@ class Origins:
         traced: Number of stalled ports whose place in the fabric is known.
         at_hosts: Those of them whose link ends at a host, worst first.
         full: Ports downstream of a stalled one that were full and hardly waited, busiest first.
+        declared: Stalled ports, or ports downstream of one, that were in the congested state.
     """
 
     traced: int
     at_hosts: pl.DataFrame
     full: pl.DataFrame
+    declared: pl.DataFrame
 
 
 def origins(verdict: Verdict, wiring: Wiring | None) -> Origins:
     """Follow the links from the stalled ports to those that may be the cause.
 
     A port waits for the ports of the device at its far end, of these only for those that a route
-    through it can take, and so on. The walk ends at a port that was read and neither waits nor is
-    full: nothing is held up by it.
+    through it can take, and so on. The walk ends at a port that was in the congested state, or that
+    was read and neither waits nor is full: nothing is held up by it.
 
     Args:
         verdict: The verdict.
@@ -50,25 +54,31 @@ def origins(verdict: Verdict, wiring: Wiring | None) -> Origins:
     """
     ports, nothing = verdict.ports, verdict.ports.clear()
     if wiring is None:
-        return Origins(0, nothing, nothing)
+        return Origins(0, nothing, nothing, nothing)
     waits = (pl.col("stall_fraction").fill_null(0.0) > 0) | FULL_COUNTER
     busy = pl.col("utilization").fill_null(0.0) >= FULL_UTILIZATION
     stalls = (pl.col("stall_fraction").fill_null(0.0) >= verdict.threshold) | FULL_COUNTER
-    linked = ports.filter(pl.col("link").is_not_null()).select(
-        "link", waits=waits, full=busy & ~stalls
+    counted_congested = pl.struct("node_name", "port").is_in(
+        verdict.counted("congested").select(pl.struct("node_name", "port")).to_series().implode()
     )
-    state = {int(link): (bool(wait), bool(full)) for link, wait, full in linked.iter_rows()}
+    linked = ports.filter(pl.col("link").is_not_null()).select(
+        "link", waits=waits, full=busy & ~stalls, declared=counted_congested
+    )
+    state: dict[int, tuple[bool, bool, bool]] = {row[0]: row[1:] for row in linked.iter_rows()}
     begins = verdict.stalling["link"].drop_nulls().to_list()
-    seen, queue = set(begins), list(begins)
     full: list[int] = []
+    declared = [link for link in begins if state[link][2]]
+    seen, queue = set(begins), [link for link in begins if not state[link][2]]
     while queue:
         for link in wiring.onward(queue.pop()):
             if link in seen:
                 continue
             seen.add(link)
             # A port that was not read may pass the waiting on.
-            wait, is_full = state.get(link, (True, False))
-            if is_full:
+            wait, is_full, is_declared = state.get(link, (True, False, False))
+            if is_declared:
+                declared.append(link)
+            elif is_full:
                 full.append(link)
             elif wait:
                 queue.append(link)
@@ -77,7 +87,10 @@ def origins(verdict: Verdict, wiring: Wiring | None) -> Origins:
     return Origins(
         len(begins),
         verdict.stalling.filter(pl.col("link").is_in(at_hosts)),
-        ports.filter(pl.col("link").is_in(full)).sort(order, descending=[True, False, False]),
+        *(
+            ports.filter(pl.col("link").is_in(links)).sort(order, descending=[True, False, False])
+            for links in (full, declared)
+        ),
     )
 
 
@@ -97,6 +110,11 @@ def roots(verdict: Verdict, wiring: Wiring | None) -> str:
         sentences.append(
             f"{counted(hosts, 'waiting port')}, like {some_ports(places.at_hosts)}, {verb} to a "
             "host, which takes in data more slowly than it arrives: the waiting begins there"
+        )
+    if declared := places.declared.height:
+        sentences.append(
+            f"{counted(declared, 'port')} {'was' if declared == 1 else 'were'} in the congested "
+            f"state, like {some_ports(places.declared)}: the waiting begins there"
         )
     if full := places.full.height:
         sentences.append(
@@ -134,6 +152,7 @@ def limits(verdict: Verdict, wiring: Wiring | None) -> dict[str, Any]:
     return {
         "may_begin": roots(verdict, wiring),
         "full_ports": places.full.select("node_name", "port", "utilization").to_dicts(),
+        "congested_ports": places.declared.select("node_name", "port").to_dicts(),
         "ports_to_hosts": places.at_hosts.select("node_name", "port").to_dicts(),
         "cannot_tell": cannot_tell(verdict),
     }

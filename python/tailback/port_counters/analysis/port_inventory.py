@@ -517,18 +517,23 @@ def ticked(intervals: pl.LazyFrame, tick_ns: float) -> pl.LazyFrame:
     )
 
 
-def with_classes(frame: pl.DataFrame, inventory: PortInventory) -> pl.DataFrame:
-    """The classes of the ports of a frame: of its fabric, or of its directions where it has none.
+def with_classes(
+    frame: pl.DataFrame, inventory: PortInventory, stated: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """The classes of the ports of a frame: of its fabric, its source, or its directions.
 
     Args:
         frame: Rows of ``counter_readings`` or ``counter_intervals``.
         inventory: The ports.
+        stated: Classes that the source states; used where no fabric is known.
 
     Returns:
         Table of ``classes.classify`` to hand to ``classes.attach``.
     """
     if not inventory.classes.is_empty():
         return inventory.classes
+    if stated is not None and not stated.is_empty():
+        return stated
     direction = pl.col("direction") if "direction" in frame.columns else pl.lit(None, pl.String)
     link = pl.col("link") if "link" in frame.columns else pl.lit(None, pl.UInt32)
     port_table = frame.select("node_name", "port", link=link, _d=direction).unique(

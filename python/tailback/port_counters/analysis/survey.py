@@ -66,7 +66,7 @@ def analyse(
     try:
         intervals, notes = source.intervals(inventory, chosen.tick_ns)
         ports = verdict.by_port(recent(intervals, chosen.last_ns), engine)
-        classes = with_classes(ports, inventory)
+        classes = with_classes(ports, inventory, source.counters.classes)
         # Where the source looks its ports up in the inventory, its notes name the unknown ones.
         unmatched = [] if source.matches(inventory) else attach(ports, classes)[1]
         changes, _ = name_ports(source.changes, inventory)

@@ -109,6 +109,12 @@ _SAID: Final = {
         "packet",
         "its queue was long; whose packets filled it is not known",
     ),
+    "congested": (
+        "was in the congested state for {}",
+        "tick",
+        "its queue passed the threshold of congestion control; whose packets filled "
+        "it is not known",
+    ),
     "notifying": (
         "told senders {} to slow down (CNP)",
         "time",
@@ -186,6 +192,7 @@ KINDS: Final = (
     "not-ready",
     "paused",
     "pausing",
+    "congested",
     "marked",
     "marking",
     "notifying",
@@ -271,6 +278,13 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
         ("feccorrected_symbol", "feccorrected_symbol_ctr", "fec_corrected_symbols"),
     ),
     "vl15_dropped": (Meaning("management", "rx", bits=16), ("vl_15_dropped",)),
+    # InfiniBand: PortXmitConCtrl and PortRcvConCtrl, of congestion control (annex A10).
+    "xmit_time_cong": (
+        Meaning("congested", "tx", bits=32),
+        ("xmit_cong_time", "xmit_time_congestion"),
+    ),
+    "pkt_rcv_fecn": (Meaning("marked", "rx", bits=32), ()),
+    "pkt_rcv_becn": (Meaning("slowed", "rx", bits=32), ()),
     # Slingshot: telemetry of the Cassini driver.
     "hni_pcs_uncorrected_cw": (Meaning("errors", "rx"), ()),
     "hni_pcs_corrected_cw": (Meaning("corrected", "rx"), ()),

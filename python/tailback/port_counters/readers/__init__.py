@@ -26,6 +26,7 @@ from tailback.port_counters.readers import (
     influx_line,
     ldms_csv,
     perfquery,
+    perfquery_rounds,
     prometheus,
     recorded_infiniband,
     sonic,
@@ -59,6 +60,7 @@ READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("influx-line")(influx_line)
 READERS.register("ldms-csv")(ldms_csv)
 READERS.register("perfquery")(perfquery)
+READERS.register("perfquery-rounds")(perfquery_rounds)
 READERS.register("prometheus")(prometheus)
 READERS.register("recorded-infiniband")(recorded_infiniband)
 READERS.register("sonic")(sonic)

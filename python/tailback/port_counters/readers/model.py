@@ -14,6 +14,7 @@ import polars as pl
 from tailback.errors import TailbackError
 from tailback.io.delimited import Delimited, header_names, normal, parse
 from tailback.io.input_files import content, head, is_input_file
+from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of
@@ -111,6 +112,7 @@ class CounterData:
             ``node_name`` in the tables is the key in this dictionary.
         unprinted: What the source leaves out; None if it prints every counter.
         far_ends: Far ends of ports that the source states, ``FAR_ENDS``.
+        classes: Classes of ports that the source states, as ``classes.classify`` returns them.
     """
 
     readings: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_schema(READINGS)))
@@ -126,6 +128,7 @@ class CounterData:
     devices: dict[str, DeviceIdentity] = field(default_factory=dict)
     unprinted: Unprinted | None = None
     far_ends: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FAR_ENDS))
+    classes: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CLASSES))
 
     def all_events(self) -> pl.DataFrame:
         """Its counters of errors, pauses and marks, and the speeds of its ports."""
@@ -265,6 +268,7 @@ def united(parts: Sequence[CounterData]) -> CounterData:
         damaged=frozenset[tuple[str, int]]().union(*(part.damaged for part in parts)),
         stated_ticks={name: size for part in parts for name, size in part.stated_ticks.items()},
         far_ends=named(pl.concat([part.far_ends for part in parts]).unique(maintain_order=True)),
+        classes=pl.concat([part.classes for part in parts]).unique(maintain_order=True),
     )
 
 

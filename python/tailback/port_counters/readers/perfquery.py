@@ -5,6 +5,9 @@ A section header names the port and the capabilities of its device::
     # Port extended counters: Lid 2052 port 1 (CapMask: 0x5300 CapMask2: 0x0000002)
     PortXmitData:....................178791657177235
 
+Sections ``# PortXmitConCtrl counters`` (``--xmitcc``) and ``# PortRcvConCtrl counters``
+(``--rcvcc``) have the counters of congestion control: time in the congested state, marked packets.
+
 A section ``# PortSamplesControl`` (``-c``) states the bytes in a tick of the device: its ``Tick``
 plus 1. Its other fields set up a sampling of which nothing is printed.
 
@@ -40,7 +43,8 @@ from tailback.port_counters.readers.model import (
 from tailback.port_counters.schema import LID_NAME, CounterError
 
 _SECTION = re.compile(
-    r"# Port (?P<ext>extended )?counters: Lid (?P<lid>[0-9]{1,5}) port (?P<port>[0-9]{1,5})\b"
+    r"# Port(?P<kind> | extended |XmitConCtrl |RcvConCtrl )counters: "
+    r"Lid (?P<lid>[0-9]{1,5}) port (?P<port>[0-9]{1,5})\b"
     r"(?:.*?CapMask: (?P<cap>0x[0-9a-fA-F]{1,8}))?(?:.*?CapMask2: (?P<cap2>0x[0-9a-fA-F]{1,8}))?"
 )
 _SAMPLES_CONTROL = re.compile(r"# PortSamplesControl: Lid (?P<lid>[0-9]{1,5}) port [0-9]{1,5}\b")
@@ -56,10 +60,10 @@ _ADDITIONAL_EXTENDED = 1 << 1
 
 @dataclass
 class _PortBlock:
-    """One ``# Port … counters`` block."""
+    """One ``# Port … counters`` block; ``kind`` is the word between, empty in a plain one."""
 
     line: int
-    extended: bool
+    kind: str
     lid: int
     port: int
     cap: int | None
@@ -68,6 +72,11 @@ class _PortBlock:
     further: dict[str, Any] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     damage: CounterError | None = None
+
+    @property
+    def extended(self) -> bool:
+        """Whether its counters have 64 bits."""
+        return self.kind == "extended"
 
     def counters(self) -> list[tuple[str, str, int, int]]:
         """The counters: column, column of the limit (``""`` if it has none), value, limit."""
@@ -99,7 +108,9 @@ HAS_TIME_STAMPS = False
 
 def sniff(path: Path) -> bool:
     """A text file that starts with a perfquery section."""
-    return begins_with(path, r"^# Port((SamplesControl|( extended)? counters)): Lid")
+    return begins_with(
+        path, r"^# Port((SamplesControl|( | extended |XmitConCtrl |RcvConCtrl )counters)): Lid"
+    )
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -134,19 +145,19 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     if time_ns is None:
         notes.append("perfquery prints no time: the file's modification time was used")
     rows: dict[tuple[int, int], dict[str, Any]] = {}
-    seen: set[tuple[int, int, bool]] = set()
+    seen: set[tuple[int, int, str]] = set()
     for section in sections:
         if section.port == _ALL_PORTS:
             notes.append("sums over all ports of a device (port 255) were left out")
             continue
-        if (section.lid, section.port, section.extended) in seen:
+        if (section.lid, section.port, section.kind) in seen:
             raise CounterError(
                 f"Lid {section.lid} port {section.port} appears twice without a time stamp",
                 file=path,
                 place=f"line {section.line}, column 1",
                 remedy="keep one file per instant, or collect with 'tailback collect'",
             )
-        seen.add((section.lid, section.port, section.extended))
+        seen.add((section.lid, section.port, section.kind))
         place = {
             "time_ns": when,
             "node_guid": guid,
@@ -217,7 +228,7 @@ def _sections(
             current, other = (
                 _PortBlock(
                     number,
-                    match["ext"] is not None,
+                    match["kind"].strip(),
                     int(match["lid"]),
                     int(match["port"]),
                     None if cap is None else int(cap, 16),
