@@ -183,5 +183,6 @@ def test_a_real_fabric_with_eight_rails() -> None:
     for name in ("metis", "incremental", "tile", "tile2"):
         nodes = place(name, problem)
         assert path_length(fabric, program, nodes) < block, name
-        for writer in WRITERS.names():
+        # Torchrun numbers the ranks of a host one after another.
+        for writer in set(WRITERS.names()) - {"torchrun"}:
             assert write(writer, assignment_for(fabric, nodes, list(range(200)), 8)).text, writer
