@@ -36,6 +36,7 @@ MEASURED_ALONE = {
     "tailback.fabric.rates": "rates of a hidden machine's cables",
     "tailback.fabric.readers": "reading a network, alone",
     "tailback.lab": "setting up and taking down the lab",
+    "tailback.placement": "mappings of other makers, in the terms of ours",
     "tailback.port_counters.targets": "ports for a collector without switches",
     "tailback.collector": "the collector's store and its page, without switches",
     "tailback.remedy.optimiser": "combinations of changes, for a search that tries all",
