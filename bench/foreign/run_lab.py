@@ -245,14 +245,20 @@ def _write_truth(case: Draw, costs: dict[str, float], folder: Path) -> None:
     (folder / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
 
 
-def main() -> int:
+def parsed(description: str | None) -> argparse.Namespace:
+    """The options; the folder of the cases is there."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--make", type=Path, metavar="DIR", required=True)
     add_judging(parser)
     options = parser.parse_args()
     options.make.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main() -> int:
+    options = parsed(__doc__)
     program = options.make / "programs"
     if not program.is_file():
         subprocess.run(["mpicc", "-O2", "-o", program, SOURCE, "-lm"], check=True)

@@ -9,7 +9,6 @@ disturbs the runs; a case takes half a minute.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -18,8 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from run import add_judging
-from run_lab import Draw, make_and_judge
+from run_lab import Draw, make_and_judge, parsed
 
 from tailback.lab import causes, counters, fabric, job, system
 from tailback.lab.causes import Setting
@@ -125,15 +123,8 @@ def run_ranks(plan: Plan, config: dict[str, Any], file: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--make", type=Path, metavar="DIR", required=True)
-    add_judging(parser)
-    options = parser.parse_args()
-    options.make.mkdir(parents=True, exist_ok=True)
     system.require(system.FABRIC_TOOLS)
-    return make_and_judge(options, "training", PROGRAMS, tuple(PROGRAMS), run_once)
+    return make_and_judge(parsed(__doc__), "training", PROGRAMS, tuple(PROGRAMS), run_once)
 
 
 if __name__ == "__main__":
