@@ -344,8 +344,8 @@ INFINIBAND: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
 """Writers of every format of InfiniBand counters, by reader and kind of source."""
 
 UNTIMED = ("perfquery", "ibdiagnet", "ibqueryerrors", "sysfs", "exposition")
-OTHERS = {"cxi", "engine-run"}
-"""Readers that are not compared: Slingshot's count times, and the engine no errors either."""
+OTHERS = {"cxi", "engine-run", "perfquery-rounds"}
+"""Readers that are not compared: Slingshot's count times, the engine no errors, rounds no bytes."""
 
 
 def ethernet_csv(folder: Path, sweeps: Sweeps) -> list[Path]:

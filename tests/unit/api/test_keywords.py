@@ -36,7 +36,7 @@ def arguments(name: str) -> list[str]:
 
 
 def test_every_public_function_is_tested() -> None:
-    assert len(FUNCTIONS) == 14 and "placement" in arguments("simulate")
+    assert len(FUNCTIONS) == 15 and "placement" in arguments("simulate")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -85,9 +85,7 @@ def test_much_that_nothing_explains_is_undetermined() -> None:
 
 
 @pytest.mark.parametrize(("origin", "named"), [("counters", True), ("trace", False)])
-def test_counters_name_a_slow_link_whatever_is_missing(
-    origin: Origin, named: bool
-) -> None:
+def test_counters_name_a_slow_link_whatever_is_missing(origin: Origin, named: bool) -> None:
     evidence = EvidenceSummary(
         slow=("a → b",),
         slow_links=(SubjectLink(name="a → b", text="a → b", link=0),),

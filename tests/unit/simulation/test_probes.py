@@ -421,7 +421,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="did you mean"):
         packets_of(run_of({"scheme": "compact"}, messages=1), host="n1")
     few = {"hash_bits": 4, "count_bits": 2}
-    with pytest.raises(RunError, match="no more than 3 hops, and packets passed 5") as refused:
+    with pytest.raises(RunError, match="no more than 3 congested hops") as refused:
         decode_link_counts(run_of({"scheme": "single-bit"} | few, messages=1))
     assert refused.value.remedy == "set [telemetry] count_bits = 3"
     # Counted hop by hop, but not attributed to single links.
