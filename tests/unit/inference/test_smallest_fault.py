@@ -89,7 +89,7 @@ def test_jobs_on_other_hosts_are_tried(tmp_path: Path) -> None:
     data, _ = traced(
         tmp_path,
         pattern={**STENCIL, "dims": [2, 4]},
-        engine={"routing": "adaptive"},
+        engine={"routing": "adaptive", "injection": "round-robin"},
         hosts="0,2,4,6,8,10,12,14",
         aggregation=2,
     )
