@@ -82,6 +82,14 @@ def test_equally_slow_hosts_are_equally_sure(slow: tuple[str, ...]) -> None:
     assert [fault.slowdown for fault in faults] == pytest.approx([2.0] * len(slow), rel=0.02)
 
 
+def test_fast_pairs_of_a_leaf_clear_its_links() -> None:
+    """Three of the four hosts of a leaf are slow: twelve of the sixteen pairs across leaves."""
+    slow = dict.fromkeys(("n1", "n2", "n3"), 2.0)
+    for seed in range(10):
+        faults = find_pair_faults(pair_tests(8, slow, seed=seed)).faults
+        assert {fault.suspects[0].names for fault in faults} == {("n1",), ("n2",), ("n3",)}
+
+
 def test_one_erratic_test_blames_no_host() -> None:
     tests = pair_tests(8, {"1-5": 3.0})
     faults = find_pair_faults(tests).faults
