@@ -81,6 +81,7 @@ TEXTS = {
     "perfquery-rounds": (
         "Leaf,down,r1,12,7,1456409893470000000,18350267,2426695474\n"
         "Leaf,down,r1,12,7,1456409893590953793,24841529,2433352285\n"
+        "Leaf,down,r1,12,7,1456409893711953793,24841529,2433362285\n"
     ),
     "perfquery": (
         "# Port counters: Lid 7 port 3 (CapMask: 0x1300)\nPortXmitData:....12\n"

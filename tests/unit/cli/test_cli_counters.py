@@ -53,6 +53,15 @@ def pair(folder: Path) -> list[Path]:
     ]
 
 
+def test_counters_after_a_reset_prove_no_little_stall(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = pair(tmp_path)
+    last = snapshot(tmp_path / "3.txt", 136, {1: (7, 0), 17: (9, 0)})
+    text = print_counters(capsys, first, last, "--every", "60 s", "--fabric", FABRIC)
+    assert "UNDETERMINED" in text and "2 of 2 ports were reset between" in text
+
+
 def test_the_verdict_names_link_share_and_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,7 +140,12 @@ class Verdict:
     @property
     def n_known(self) -> int:
         """Number of ports whose stall is known."""
-        return int(self.ports["stall_fraction"].count())
+        return int(self.ports["stall_fraction"].count()) - self.n_bounded
+
+    @property
+    def n_bounded(self) -> int:
+        """Number of ports known to stall for a share below the threshold or more."""
+        return self.ports.filter(_only_bounds(self.threshold)).height
 
     @property
     def still(self) -> bool:
@@ -159,6 +164,12 @@ class Verdict:
     def stalling(self) -> pl.DataFrame:
         """Ports that stalled for at least the threshold or have a full counter, worst first."""
         return self.ports.filter((pl.col("stall_fraction") >= self.threshold) | FULL_COUNTER)
+
+
+def _only_bounds(threshold: float) -> pl.Expr:
+    """Ports of which every interval gives a lower bound, as after a reset, below the threshold."""
+    bounded = pl.col("at_least") >= pl.col("stall_known_intervals")
+    return bounded & (pl.col("stall_known_intervals") > 0) & (pl.col("stall_fraction") < threshold)
 
 
 _MOVED: Final = int(
@@ -472,6 +483,7 @@ def assess(
     elif (
         with_share.is_empty()
         or with_share.height < read_once
+        or with_share.select(_only_bounds(threshold).all()).item()
         or (damaged and read_once > 0)
         or _is_still(table)
         or (table["untimed_intervals"] > 0).any()
@@ -563,6 +575,8 @@ def _stalls(verdict: Verdict) -> str:
             return SINGLE_READING
         if verdict.still:
             return NOT_MOVED
+        if verdict.n_bounded and not n_ports:
+            return only_bounds(verdict.n_bounded, verdict.ports.height)
         untimed = verdict.ports.filter(pl.col("untimed_intervals") > 0).height
         if untimed or not n_ports:
             return no_stall_share(untimed, verdict.ports.height)
@@ -641,6 +655,14 @@ def no_stall_share(untimed: int, ports: int) -> str:
             "ticks is unknown, and so is the share of time"
         )
     return f"none of {counted(ports, 'port')} gives its stall as a share of time"
+
+
+def only_bounds(bounded: int, ports: int) -> str:
+    """No port is known to stall, as what is known is less than what may be."""
+    return (
+        f"the counters of {bounded} of {counted(ports, 'port')} were reset between the readings: "
+        "their stall is at least what was counted since, and may be any more"
+    )
 
 
 def only_once(ports: int) -> str:
