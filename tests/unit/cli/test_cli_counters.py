@@ -58,7 +58,9 @@ def test_counters_after_a_reset_prove_no_little_stall(
 ) -> None:
     first, _ = pair(tmp_path)
     last = snapshot(tmp_path / "3.txt", 136, {1: (7, 0), 17: (9, 0)})
-    text = print_counters(capsys, first, last, "--every", "60 s", "--fabric", FABRIC)
+    words = ["counters", str(first), str(last), "--every", "60 s", "--fabric", str(FABRIC)]
+    assert tailback(words) == 3
+    text = " ".join(capsys.readouterr().out.split())
     assert "UNDETERMINED" in text and "2 of 2 ports were reset between" in text
 
 
