@@ -510,7 +510,12 @@ class _PairsVerdict:
     ) -> None:
         """What the rate of the other tests is of that of the links of their hosts."""
         line = rated.line_gbps
-        if line is None:
+        if all(len(set(test.hosts)) < 2 for test in rated.tests):
+            self.headline += " All tests ran within hosts, so no adapter or cable was tested."
+            if not parts:
+                self.cause, self.otherwise = "undetermined", "unexplained"
+                self.next_step = "Test pairs of hosts: one rank on each, such as --host A,B."
+        elif line is None:
             self.headline += (
                 f" Whether that is the rate of their links is open without {option('fabric')}."
             )

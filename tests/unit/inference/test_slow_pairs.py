@@ -198,6 +198,14 @@ def test_headline_names_no_others_where_there_are_none(tmp_path: Path) -> None:
     assert "They reach 88 % of the 100 Gb/s of their links." in result.headline
 
 
+def test_pairs_within_hosts_test_no_cable(tmp_path: Path) -> None:
+    for host in ("n0", "n1", "n2"):
+        (tmp_path / f"{host}.log").write_text(nccl_output((host, host), 11.0))
+    result = diagnose_pairs(tmp_path)
+    assert result.cause == "undetermined" and "no adapter or cable was tested" in result.headline
+    assert result.next_step.startswith("Test pairs of hosts")
+
+
 def test_json_has_confidence_and_chances(tmp_path: Path) -> None:
     for slow, cause in (("n2", "slow-link"), ("", "healthy")):
         for pair in ALL:
