@@ -169,7 +169,7 @@ def add_evidence(
             prepared.observed.program,
             prepared.fabric,
             prepared.observed.node.astype(np.int64),
-            (space.alone(best.machine, None, with_others=False), expected),
+            (space.healthy(best.machine), expected),
         ),
         evidence=tuple(evidence_rows(space, posterior, suspects, change)),
         unknown_timing=posterior.unknown_timing,

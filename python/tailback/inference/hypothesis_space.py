@@ -280,6 +280,14 @@ class HypothesisSpace:
 
         return self.predictions.find_or(conditions, simulate)
 
+    def healthy(self, name: MachineName) -> Run:
+        """The run of our job alone, with every link at its nominal rate."""
+        machine = self.machines[name]
+        if not machine.slow and not machine.prepared.scenario.fabric.degraded:
+            return self.alone(name, None, with_others=False)
+        evaluate = make_simulation(machine.prepared, threads=self.threads)
+        return evaluate(Change(network="healthy", background=False, computations=True))
+
     @property
     def takes_too_long(self) -> bool:
         """Whether our job alone takes longer than measured with each machine model."""

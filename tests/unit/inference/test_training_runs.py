@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from tailback.diagnosis.explanation import Explanation
 from tailback.evidence import MeasuredRun
 from tailback.evidence.model import LateRank
 from tailback.evidence.step_times import step_profile
-from tailback.fabric.degraded import degrade
+from tailback.fabric.degraded import SlowLink, degrade
 from tailback.inference import measured_wording as wording
 from tailback.inference.bus_bandwidth import bus_bandwidths
 from tailback.inference.comparisons import NetworkStepTimes
+from tailback.inference.hypothesis_space import HypothesisSpace
+from tailback.inference.machine_models import MachineModel
 from tailback.inference.measured_cables import equally_busy
 from tailback.inference.measured_run import measured_run
 from tailback.run.run import Run
@@ -79,6 +82,19 @@ def test_bus_bandwidth_excludes_waits_for_late_ranks(case: Case) -> None:
     assert row.with_waits_gbytes == pytest.approx(bus_bytes / 600e3)
     assert row.line_gbytes == 12.5
     assert row.line_gbytes > row.expected_gbytes > 2 * row.explained_gbytes > 0
+
+
+def test_healthy_bandwidth_has_no_slow_cable(case: Case) -> None:
+    """Which counters may show, so that every hypothesis has it."""
+    times = []
+    for slow in ((), (SlowLink(0, 10.0),)):
+        space = SimpleNamespace(
+            machines={"m": MachineModel(case.prepared, 0.0, slow)},
+            threads=1,
+            alone=lambda *_, **__: case.simulated(),
+        )
+        times.append(HypothesisSpace.healthy(space, "m").elapsed_ps)  # type: ignore[arg-type]
+    assert times[1] == pytest.approx(times[0], rel=0.01)
 
 
 def test_network_steps_tell_slow_connection(case: Case) -> None:
