@@ -19,6 +19,7 @@ from tailback.evidence.measured_routes import (
 )
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hashed_flows import hashed_as_counted
+from tailback.inference.hypotheses import FAULT
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.machine_models import (
     HASHED,
@@ -33,7 +34,12 @@ from tailback.simulation import PreparedScenario
 from tailback.simulation.apply_change import UP_DOWN
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import tables_of
-from tailback.traffic.computation import balanced, with_computation, without_noise
+from tailback.traffic.computation import (
+    balanced,
+    with_computation,
+    with_equal_totals,
+    without_noise,
+)
 from tailback.traffic.program import Program
 
 
@@ -62,7 +68,7 @@ def further_costs(
         lossy_ps: Measured time that the simulation covers, if queues drop packets; otherwise 0.
     """
     program = prepared.observed.program
-    even, quiet = balanced(program), without_noise(program)
+    even, quiet, equal = balanced(program), without_noise(program), with_equal_totals(program)
     if np.array_equal(even.amount, quiet.amount):
         even = quiet
     limits, uneven = _route_limits(prepared, evidence, run)
@@ -88,16 +94,17 @@ def further_costs(
         change = Change(program=with_computation(changed, 1.0 / slower), seed_offset=seed)
         return slower * evaluate(change).elapsed_ps
 
-    saved: tuple[list[int], list[int]] = ([], [])
+    saved: tuple[list[int], list[int], list[int]] = ([], [], [])
     for seed, now in enumerate(times):
         before = now if slower == 1.0 else time_of(program, seed)
-        for out, other in zip(saved, (even, quiet), strict=True):
+        for out, other in zip(saved, (even, quiet, equal), strict=True):
             out.append(round(before - time_of(other, seed)))
+    by_order = sum(saved[0]) >= FAULT * expected_ps * seeds and sum(saved[2]) < sum(saved[0]) / 2
     tables = tables_of(prepared.scenario, prepared.fabric)
     even_paths = EVEN_TABLES if tables is not None else _even_flows(prepared)
     beside = _placement_costs(evaluate, placements, seeds, Change(limits=limits)) if limits else ()
     return FurtherCosts(
-        tuple(saved[0]),
+        tuple(saved[2 if by_order else 0]),
         tuple(saved[1]),
         tuple(routing),
         uneven,
@@ -110,6 +117,7 @@ def further_costs(
         Interruptions.of(program, run.elapsed_ps),
         partial(_time_without, prepared, evaluate, even_paths or EVEN_TABLES),
         *(beside or ((), ())),
+        by_order=by_order,
         hashed_ps=_hashed_costs(prepared, evidence, evaluate, times) if lossy_ps else (),
     )
 

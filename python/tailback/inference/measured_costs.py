@@ -67,6 +67,7 @@ class FurtherCosts:
         placement_limited_ps: As ``placement_ps``, with parallel links used as unevenly as counted:
             what another placement saves by that as well. Empty without uneven use.
         in_order_limited_ps: As ``in_order_ps``, likewise.
+        by_order: Whether ranks compute for the same time in all, but wait for one another's parts.
         hashed_ps: What the run loses if switches hash flows to paths; empty if that is known.
         routing_likely_ps: What routing costs by the measured time: its mean and 95 % interval;
             None before that is weighed.
@@ -87,6 +88,7 @@ class FurtherCosts:
     without: Without | None = None
     placement_limited_ps: tuple[int, ...] = ()
     in_order_limited_ps: tuple[int, ...] = ()
+    by_order: bool = False
     hashed_ps: tuple[int, ...] = ()
     routing_likely_ps: tuple[float, float, float] | None = None
 
@@ -240,12 +242,13 @@ def _costs_of_computation(measured: Measured, further: FurtherCosts) -> list[_Ex
     """Costs of imbalance, noise and late partners in the measured run."""
     even, quiet = _mean(further.imbalance_ps), _mean(further.noise_ps)
     everywhere = further.interruptions.likely_share() * measured.elapsed_ps
-    imbalance = _imbalance(measured, even)
+    slow_waits = 0 if further.by_order else measured.slow_rank_waits_ps
+    imbalance = _imbalance(measured, even, slow_waits)
     turns = TurnWaits.of(measured, further)
     rests_on: tuple[Origin, ...] = ("trace", "model")
     out: list[_ExpectedCost] = []
     for cause, saved, mean, most in (
-        ("imbalance", further.imbalance_ps, imbalance, measured.slow_rank_waits_ps),
+        ("imbalance", further.imbalance_ps, imbalance, slow_waits),
         ("noise", further.noise_ps, max(quiet, everywhere), everywhere),
     ):
         low, high = min(saved, default=0), max([*saved, most])
@@ -282,7 +285,7 @@ def _in_measured_time(
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 
 
-def _imbalance(measured: Measured, saved_ps: float) -> float:
+def _imbalance(measured: Measured, saved_ps: float, slow_waits_ps: int) -> float:
     """Cost of imbalance, ps, where the replay with balanced computation saves so much.
 
     A rank that computes does not progress its messages, which no model has. But what waits for a
@@ -292,7 +295,7 @@ def _imbalance(measured: Measured, saved_ps: float) -> float:
     """
     if saved_ps >= FAULT * measured.elapsed_ps:
         return saved_ps
-    return (saved_ps + max(measured.slow_rank_waits_ps, saved_ps)) / 2.0
+    return (saved_ps + max(slow_waits_ps, saved_ps)) / 2.0
 
 
 def _own_cost(
@@ -370,7 +373,8 @@ class TurnWaits:
         """Waits of a measured run, averaged over its ranks."""
         even, quiet = _mean(further.imbalance_ps), _mean(further.noise_ps)
         waits = measured.part("imbalance") + measured.part("noise")
-        saved = max(even, measured.slow_rank_waits_ps) + max(quiet, 0.0)
+        slow_waits = 0 if further.by_order else measured.slow_rank_waits_ps
+        saved = max(even, slow_waits) + max(quiet, 0.0)
         turns = max(waits - saved, 0.0)
         chained = min(measured.dependency_waits_ps, waits)
         dependency = turns * chained / max(waits, 1)

@@ -49,6 +49,24 @@ def balanced(program: Program) -> Program:
     return _replace_compute(program, compute, amount * scale[rank, part])
 
 
+def with_equal_totals(program: Program) -> Program:
+    """The same program with every rank's computation scaled to the same total.
+
+    What balancing single parts saves beyond this is due to their order: ranks that compute as much
+    in all, but at other times, wait for one another.
+    """
+    compute = program.kind == Op.COMPUTE
+    rank = program.op_rank[compute]
+    amount = program.amount[compute].astype(np.float64)
+    total = np.bincount(rank, amount, program.n_ranks)
+    works = total > 0
+    if not works.any():
+        return program
+    level = min(float(total[works].mean()), float(np.median(total[works])))
+    scale = np.divide(level, total, out=np.ones_like(total), where=works)
+    return _replace_compute(program, compute, amount * scale[rank])
+
+
 def _parts_of_program(program: Program, where: NDArray[np.int64]) -> NDArray[np.int64]:
     """Number of the part of the program that each computation belongs to, shape (C,).
 

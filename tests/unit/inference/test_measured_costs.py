@@ -88,6 +88,20 @@ def test_imbalance_costs_what_the_run_saves_without() -> None:
     assert diagnosis.cause == "imbalance" and "(11 ms of 100 ms)" in diagnosis.headline
 
 
+def test_ranks_with_equal_totals_are_late_partners() -> None:
+    run = measured(100)
+    parts = [
+        part.model_copy(update={"name": "imbalance", "ps": 25 * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
+    slow = run.model_copy(update={"parts": parts, "slow_rank_waits_ps": 24 * MS})
+    for by_order, cause in ((False, "imbalance"), (True, "late-partner")):
+        cost = FurtherCosts((0,), (0,), by_order=by_order)
+        assert explained(expected(100), slow, cost=cost).cause == cause
+
+
 def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
     """Between nothing, as the replay says, and all that ranks waited."""
     run = measured(100)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailback.traffic.computation import balanced, without_noise
+from tailback.traffic.computation import balanced, with_equal_totals, without_noise
 from tailback.traffic.patterns.columns import Operations, assemble
 from tailback.traffic.program import POSTS, Label, Op, Program
 
@@ -213,3 +213,13 @@ def test_a_program_without_computation_is_itself() -> None:
     made = program(amount, extra={0: 1})
     made.kind[made.kind == Op.COMPUTE] = Op.WAITALL
     assert balanced(made) is made and without_noise(made) is made
+
+
+def test_equal_totals_keep_the_order_of_work() -> None:
+    """Ranks 0 and 1 compute in other rounds, and rank 3 twice as much in all."""
+    amount = np.full((RANKS, ROUNDS - 1), 1000, np.int64)
+    amount[0], amount[1] = [500, 1500] * 4, [1500, 500] * 4
+    amount[3] *= 2
+    after = computed(with_equal_totals(program(amount)))
+    assert after[0].tolist() == amount[0].tolist() and after[1].tolist() == amount[1].tolist()
+    assert after[3].tolist() == [1000] * (ROUNDS - 1)
