@@ -373,7 +373,8 @@ def use_placement(candidate: Candidate, gains: Gains, *, meanwhile: bool = False
 def apply_change(candidate: Candidate, gains: Gains, *, by_operators: bool) -> tuple[str, ...]:
     """Advice to change the program or the network, its gain, and what it assumes."""
     asked = candidate.kind == "repair"  # Its action names the operators.
-    who = "For the network's operators: " if by_operators and not asked else ""
+    whose = "With" if candidate.kinds & USER_KINDS else "For"
+    who = f"{whose} the network's operators: " if by_operators and not asked else ""
     assumed = (f"This assumes that {candidate.assumes}.",) if candidate.assumes else ()
     subject = "Repaired, the run" if asked else "This"
     return f"{who}{candidate.action}", f"{subject} takes {gains.of(candidate)}.", *assumed
