@@ -514,7 +514,7 @@ class _PairsVerdict:
             self.headline += " All tests ran within hosts, so no adapter or cable was tested."
             if not parts:
                 self.cause, self.otherwise = "undetermined", "unexplained"
-                self.next_step = "Test pairs of hosts: one rank on each, such as --host A,B."
+                self.next_step = "Test pairs of hosts, with one rank on each."
         elif line is None:
             self.headline += (
                 f" Whether that is the rate of their links is open without {option('fabric')}."
