@@ -15,6 +15,8 @@ from tailback.diagnosis.model import (
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import (
     LateRank,
+    Measured,
+    Part,
 )
 from tailback.inference.decision import COMPUTATION_ERROR, Alternative
 from tailback.inference.evidence_summary import EvidenceSummary
@@ -81,6 +83,16 @@ def test_computation_is_a_cause_like_others(cause: str) -> None:
     assert len(diagnosis.explanation.costs) == 1
 
 
+def waiting(run: Measured, ms: int) -> list[Part]:
+    """The parts of a run that waits so long for slow ranks in place of other calls."""
+    return [
+        part.model_copy(update={"name": "imbalance", "ps": ms * MS})
+        if part.name == "other_mpi"
+        else part
+        for part in run.parts
+    ]
+
+
 def test_imbalance_costs_what_the_run_saves_without() -> None:
     run = measured(100).model_copy(update={"slow_rank_waits_ps": 20 * MS})
     cost = FurtherCosts(imbalance_ps=(11 * MS,), noise_ps=(0,))
@@ -90,12 +102,7 @@ def test_imbalance_costs_what_the_run_saves_without() -> None:
 
 def test_ranks_with_equal_totals_are_late_partners() -> None:
     run = measured(100)
-    parts = [
-        part.model_copy(update={"name": "imbalance", "ps": 25 * MS})
-        if part.name == "other_mpi"
-        else part
-        for part in run.parts
-    ]
+    parts = waiting(run, 25)
     slow = run.model_copy(update={"parts": parts, "slow_rank_waits_ps": 24 * MS})
     for by_order, cause in ((False, "imbalance"), (True, "late-partner")):
         cost = FurtherCosts((0,), (0,), by_order=by_order)
@@ -105,12 +112,7 @@ def test_ranks_with_equal_totals_are_late_partners() -> None:
 def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
     """Between nothing, as the replay says, and all that ranks waited."""
     run = measured(100)
-    parts = [
-        part.model_copy(update={"name": "imbalance", "ps": 25 * MS})
-        if part.name == "other_mpi"
-        else part
-        for part in run.parts
-    ]
+    parts = waiting(run, 25)
     turns = explained(expected(100), run.model_copy(update={"parts": parts}))
     slow = explained(
         expected(100), run.model_copy(update={"parts": parts, "slow_rank_waits_ps": 24 * MS})
@@ -131,12 +133,7 @@ def test_waits_for_slow_ranks_are_imbalance_despite_modelling() -> None:
 )
 def test_chains_of_ranks_are_no_late_partners(chained_ms: int, verdict: str, cost_ms: int) -> None:
     run = measured(100)
-    parts = [
-        part.model_copy(update={"name": "imbalance", "ps": 40 * MS})
-        if part.name == "other_mpi"
-        else part
-        for part in run.parts
-    ]
+    parts = waiting(run, 40)
     update = {"parts": parts, "dependency_waits_ps": chained_ms * MS}
     diagnosis = explained(expected(100), run.model_copy(update=update))
     assert diagnosis.cause == verdict and diagnosis.explanation is not None
@@ -151,12 +148,7 @@ def test_chains_of_ranks_are_no_late_partners(chained_ms: int, verdict: str, cos
 
 def test_imbalance_beside_chains_has_a_range() -> None:
     run = measured(100)
-    parts = [
-        part.model_copy(update={"name": "imbalance", "ps": 40 * MS})
-        if part.name == "other_mpi"
-        else part
-        for part in run.parts
-    ]
+    parts = waiting(run, 40)
     chained = run.model_copy(update={"parts": parts, "dependency_waits_ps": 20 * MS})
     diagnosis = explained(expected(100), chained, cost=FurtherCosts((12 * MS,), (0,)))
     assert diagnosis.explanation is not None
@@ -193,12 +185,7 @@ def test_healthy_run_names_the_delays_it_lacks() -> None:
 
 def test_simulated_time_scales_no_computation_cost() -> None:
     run = measured(100)
-    parts = [
-        part.model_copy(update={"name": "imbalance", "ps": 35 * MS})
-        if part.name == "other_mpi"
-        else part
-        for part in run.parts
-    ]
+    parts = waiting(run, 35)
     cost = FurtherCosts(imbalance_ps=(20 * MS,), noise_ps=(0,))
     run = run.model_copy(update={"parts": parts})
     diagnosis = explained(expected(80, share("slow-link", 0.1)), run, cost=cost)

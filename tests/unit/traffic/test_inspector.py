@@ -235,6 +235,13 @@ def test_steps_show_a_ring_through_hosts(tmp_path: Path) -> None:
     }
 
 
+def test_steps_to_unknown_peers_are_counted(tmp_path: Path) -> None:
+    folder = written(tmp_path, [(0, 3, 40), (2, 1, 40), (1, 9, 40)], "RING")
+    program = read_trace(folder)
+    assert any("peer 9 of a communicator of 4 ranks" in note for note in program.not_used)
+    assert any("rings and trees are those" in note for note in program.notes)
+
+
 def test_network_steps_show_tree(tmp_path: Path) -> None:
     """1 and 2 exchange, each with one more rank on its host."""
     edges = {(0, 1), (1, 2), (2, 3)}

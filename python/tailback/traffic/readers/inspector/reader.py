@@ -50,6 +50,7 @@ from tailback.traffic.readers.inspector.records import (
     notes_on_versions,
     read_records,
 )
+from tailback.traffic.readers.inspector.steps import network_steps
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tailback.units import counted, percent
 
@@ -271,9 +272,11 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
         notes.append(SYNCHRONISED)
         calls = [[replace(call, idle_ps=-1) for call in each] for each in calls]
     notes += _notes_on_gaps(calls, complete=complete)
-    steps = _steps(records, world, damaged)
+    steps = network_steps(records, world.members, damaged)
     notes += notes_on_damage(damaged)
     calls = with_recorded_paths(calls, steps, world.members, world.hosts)
+    if any(call.rings or call.trees for rank_calls in calls for call in rank_calls):
+        notes.append("rings and trees are those that the recorded network steps show")
     return _Trace(world, calls, steps, durations_only, notes)
 
 
@@ -806,48 +809,3 @@ def _with_missing(trace: _Trace, notes: list[str]) -> list[list[RankCall]]:
     for rank in missing:
         calls[rank] = calls[model]
     return calls
-
-
-# --- network steps -----------------------------------------------------------------------------
-
-_SEND_TIMES: Final = ("send_gpu_wait_ts", "send_peer_wait_ts", "send_wait_ts", "proxy_step_stop_ts")
-
-
-def _steps(
-    records: Sequence[Record], world: _World, damaged: list[TraceError]
-) -> list[NetworkStep]:
-    """Steps of senders with all of their times; ``damaged`` gets an error for impossible values."""
-    out = []
-    for record in records:
-        if record.kind == "proxy_trace":
-            try:
-                out += _steps_of(record, world)
-            except TraceError as error:
-                damaged.append(error)
-    return out
-
-
-def _steps_of(record: Record, world: _World) -> list[NetworkStep]:
-    """The steps of a record; raises TraceError for an impossible value."""
-    out = list[NetworkStep]()
-    body = record.body
-    members = world.members[record.comm.id]
-    nested = body.get("steps")
-    listed = nested if isinstance(nested, list) else [body]
-    peer = record.integer("peer", 0)
-    if body.get("direction") != "send" or peer >= len(members):
-        return out
-    ends = members[record.comm.rank], members[peer]
-    for step in listed:
-        times = step.get("event_trace_ts") if isinstance(step, dict) else None
-        is_step = body.get("record_type") == "proxy_step" or nested is not None
-        if not is_step or not isinstance(times, dict) or -1 in ends:
-            continue
-        at = [record.integer(key, 0, times) for key in _SEND_TIMES]
-        if all(at) and at == sorted(at):
-            size = record.integer("trans_size_bytes", 0, step)
-            channel = record.integer("channel_id", 0)
-            key = (record.comm.id, record.integer("parent_sn", 0))
-            begun, ready, granted, done = (t * 1000 for t in at)
-            out.append(NetworkStep(*ends, channel, size, begun, ready, granted, done, key))
-    return out
