@@ -95,7 +95,7 @@ def explained(diagnosis: Diagnosis, run: Measured, **options: Any) -> Diagnosis:
         run,
         options.pop("evidence", EvidenceSummary()),
         options.pop("cost", NOTHING),
-        options.pop("advise", lambda diagnosis, _saves: diagnosis.remedy),
+        options.pop("advise", lambda diagnosis, *_: diagnosis.remedy),
     )
     explanation = verdict.explanation
     assert (

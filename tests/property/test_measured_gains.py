@@ -89,7 +89,7 @@ def judged(drawn: dict[str, Any]) -> Diagnosis:
     uneven = {"routing_ps": (drawn["uneven"] * MS,), "uneven": 1.0} if drawn["uneven"] else {}
     further = FurtherCosts((drawn["imbalance"] * MS,), (0,), **uneven)  # type: ignore[arg-type]
 
-    def advise(diagnosis: Diagnosis, saves: Saves) -> Remedy | None:
+    def advise(diagnosis: Diagnosis, saves: Saves, _without: object) -> Remedy | None:
         return recommend(RUN, diagnosis, tried(drawn), saves=saves)
 
     return explain(run, measured(drawn["measured"]), summary, further, advise)

@@ -93,6 +93,12 @@ impl Rank {
         matches!(self.waiting, Waiting::Computing)
     }
 
+    /// Whether the rank waits for requests.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        matches!(self.waiting, Waiting::For(_))
+    }
+
     /// Whether all requests of the rank have completed.
     #[inline]
     pub fn all_complete(&self) -> bool {

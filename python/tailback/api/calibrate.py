@@ -34,7 +34,8 @@ class _FileContents:
     placed: list[Placed] = field(default_factory=list)
     packet_bytes: dict[int, str] = field(default_factory=dict)
     eager: FittedValue | None = None
-    measured: list[FittedValue] = field(default_factory=list)
+    overhead: FittedValue | None = None
+    copy_rate: FittedValue | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -98,11 +99,12 @@ def calibrate(
         packet_bytes=next(iter(read.packet_bytes), None),
         adapter_gbps=None if machine is None else machine.adapter_gbps,
         eager=read.eager,
+        overhead=read.overhead,
+        copy_rate=read.copy_rate,
     )
     estimates.engine += _recorded_rates([split_hosts(file)[0] for file in file_list], estimates)
     files_given: ScenarioOptions = {"fabric": fabric, "rankfile": rankfile}
     estimates.notes[:0] = [*read.notes, *notes_on_options(files_given, ("fabric",))]
-    estimates.measured += read.measured
     return Calibration.of(estimates, [str(file) for file in file_list])
 
 
@@ -170,5 +172,6 @@ def _add_trace(path: Path, ranks: list[str], machine: Machine | None, out: _File
     times = trace_times(run.tables["transfers"], run.tables["calls"], hosts, machine)
     out.placed += times.placed
     out.eager = out.eager or times.eager
-    out.measured += times.measured
+    out.overhead = out.overhead or times.overhead
+    out.copy_rate = out.copy_rate or times.copy_rate
     out.notes += [f"{path}: {note}" for note in [*run.measured.notes, *times.notes]]

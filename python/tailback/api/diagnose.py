@@ -19,7 +19,6 @@ from tailback.api.candidates import (
 )
 from tailback.api.effort import (
     AFTER_REMEDIES,
-    AFTER_SEARCH,
     draws,
     engine_variations,
     is_large,
@@ -31,49 +30,29 @@ from tailback.api.effort import (
     time_simulations,
     worth_screening,
 )
+from tailback.api.expected_run import EvidenceFiles
 from tailback.api.rankfiles import rank_files
 from tailback.api.run import Run, table_html
 from tailback.api.runs import FolderResult
-from tailback.budget import Budget, end_input, limited_to, reserved
+from tailback.budget import Budget, limited_to, reserved
 from tailback.diagnosis import Diagnosis, diagnose_cause, weigh_causes
 from tailback.diagnosis.evidence_rows import evidence_table, rows_of_model
 from tailback.diagnosis.model import Candidate, Remedy, Status
 from tailback.diagnosis.overlap import hidden_fraction, may_overlap
-from tailback.diagnosis.run_analysis import RunAnalysis, SimulatedNetwork, analyse_once
+from tailback.diagnosis.run_analysis import RunAnalysis, analyse_once
 from tailback.diagnosis.wording import (
     confidence_sentence,
     measured_confidence,
-    recorded_warnings,
     with_budget,
-    without_single_times,
 )
 from tailback.errors import PlacementError, ScenarioError, by_option, known_keywords, option
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.evidence import MeasuredRun
-from tailback.inference.evidence import NetworkEvidence, with_samples
-from tailback.inference.evidence_summary import EvidenceSummary
-from tailback.inference.explain import add_evidence
-from tailback.inference.explain_wording import engine_settings, only_placements_tried
-from tailback.inference.further_costs import further_costs
-from tailback.inference.hashed_flows import has_few_flows
-from tailback.inference.machine_models import (
-    hashes_at_random,
-    with_acknowledged_sends,
-    with_even_flows,
-    with_whole_flows,
-)
+from tailback.inference.explain_wording import only_placements_tried
 from tailback.inference.measured_run import (
-    TraceCalibration,
-    as_forecast,
-    calibrated_by_trace,
-    measured_run,
-    network_evidence,
-    why_forecast,
-    with_measured,
-    with_round_robin_adapters,
+    with_instant_network,
 )
-from tailback.inference.measured_verdict import Advise, explain
-from tailback.inference.network_clues import is_lossy, routing_is_stated
+from tailback.inference.measured_verdict import Advise
 from tailback.io.input_files import recording_files
 from tailback.io.progress import Progress
 from tailback.placement import RankFile
@@ -87,21 +66,16 @@ from tailback.simulation import (
     FluidOptions,
     PreparedScenario,
     Watch,
-    execute,
     make_evaluate,
     make_fluid_evaluate,
     other_rules,
     prepare,
 )
-from tailback.simulation import simulate as run_scenario
-from tailback.simulation.decode import decode_samples
-from tailback.simulation.evaluate import has_no_probes
 from tailback.simulation.pacing import pair_rates
 from tailback.simulation.parallel.spread import Tasks, spread
-from tailback.simulation.prepare import fitting_size, in_fitting_packets
+from tailback.simulation.prepare import fitting_size
 from tailback.sources.captures import is_capture, options_on_ranks, read_captures
 from tailback.sources.diagnosis_folder import RATES_FILE
-from tailback.sources.lab_case import LabCase
 from tailback.sources.recording import notes_on_network, notes_on_recording
 from tailback.sources.request import DiagnosisRequest
 from tailback.sources.source import ScenarioOptions, Source, SourceLike
@@ -308,7 +282,7 @@ def diagnose(
     origin = Source.of(_source_without_captures(source, named, contexts), **options)
     changed = allow_hosts is not None
     with limited_to(limit), origin.named_in_errors(changed=changed), recording_files() as files:
-        expected = _EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
+        expected = EvidenceFiles(counters, jobs, samples, origin.case).expected_run(
             prepare(origin.scenario, allow_hosts, origin.notes), step, watch, threads, forecast
         )
         before = [*notes_on_recording(origin.scenario), *notes_on_network(origin.scenario)]
@@ -333,7 +307,7 @@ def diagnose(
             analyse,
             expected.summary is None,
         )
-        measured = expected.measured_with_ideal(evaluate)
+        measured = expected.measured and with_instant_network(expected.measured, evaluate)
         diagnosis, after, written, rates = workflow.diagnose(
             lambda modelled, placements, advise: expected.explained(
                 modelled, measured, evaluate, placements, repeated, advise
@@ -395,203 +369,6 @@ def _source_without_captures(
             remedy="give pcap, pcapng or ERF files, or one trace, scenario or run",
         )
     return source
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """The expected run, including what the evidence shows.
-
-    Attributes:
-        prepared: Its scenario.
-        run: The run.
-        measured: The recorded run; None for a forecast.
-        unknown: What a forecast does not know or use.
-        evidence: Counters and job list.
-        summary: What they show; None without a measured run to compare with.
-        runs: The run, and runs of changes of the scenario that the search for causes simulated.
-    """
-
-    prepared: PreparedScenario
-    run: base.Run
-    measured: MeasuredRun | None
-    unknown: Sequence[str]
-    evidence: NetworkEvidence
-    summary: EvidenceSummary | None
-    runs: Sequence[tuple[Change, base.Run]]
-
-    @property
-    def network(self) -> SimulatedNetwork:
-        """Slow links and other jobs of the expected run: stated, or put in by the evidence."""
-        return SimulatedNetwork.of(self.prepared.fabric, self.run)
-
-    def measured_with_ideal(self, evaluate: Evaluate) -> MeasuredRun | None:
-        """The measured run with the time it would take on a network without delay."""
-        if self.measured is None:
-            return None
-        instant = evaluate(Change(network="instant", background=False)).elapsed_ps
-        times = self.measured.measured.with_ideal_network(instant)
-        return replace(self.measured, measured=times)
-
-    def with_notes(
-        self, diagnosis: Diagnosis, before: Sequence[str], after: Sequence[str]
-    ) -> Diagnosis:
-        """The diagnosis with what a forecast does not know, and other notes around its own."""
-        warnings = [*before, *self.unknown, *diagnosis.warnings, *after]
-        assumptions = [*self.unknown, *diagnosis.assumptions]
-        programs = [job.program for job in self.prepared.jobs]
-        unused = [note for program in programs for note in program.not_used]
-        unused += [note for note in self.evidence.unused if note not in unused]
-        update = {
-            "warnings": list(dict.fromkeys([*warnings, *unused])),
-            "assumptions": assumptions,
-            "not_used": unused,
-        }
-        return diagnosis.model_copy(update=update)
-
-    def explained(
-        self,
-        diagnosis: Diagnosis,
-        measured: MeasuredRun | None,
-        evaluate: Evaluate,
-        placements: Placements,
-        seeds: int,
-        advise: Advise,
-    ) -> Diagnosis:
-        """The diagnosis of the measured time in place of the expected one."""
-        if measured is None:
-            return diagnosis.model_copy(update={"evidence": rows_of_model(diagnosis)})
-        diagnosis = with_measured(diagnosis, measured.measured)
-        if self.summary is None:
-            return diagnosis
-        times = measured.measured
-        lossy_ps = times.elapsed_ps - times.outside_model_ps if self.summary.lossy else 0
-        cost = further_costs(
-            self.prepared, self.evidence, self.run, evaluate, placements, seeds, lossy_ps
-        )
-        explanation = replace(self.summary, extrapolated_ps=self.run.extrapolated_ps)
-        explained = explain(diagnosis, measured.measured, explanation, cost, advise)
-        # The variations of the model say nothing about a verdict on the measured run.
-        lacks = without_single_times(self.run)
-        update = {
-            "agreement": None,
-            "alternatives": [],
-            "warnings": [*lacks, *explained.warnings],
-            "assumptions": [*lacks, *explained.assumptions],
-        }
-        explained = explained.model_copy(update=update)
-        if explained.cause == diagnosis.cause:
-            return explained
-        # Warnings about the model's own verdict do not apply to this one.
-        kept = [*lacks, *recorded_warnings(self.run), *self.run.notes]
-        return explained.model_copy(update={"warnings": kept})
-
-
-@dataclass(frozen=True)
-class _EvidenceFiles:
-    """Evidence files of a traced run, as the user gives them, and a folder of the lab."""
-
-    counters: Sequence[str | Path]
-    jobs: str | Path | None
-    samples: str | Path | None
-    case: LabCase | None = None
-
-    @property
-    def any(self) -> bool:
-        """Whether there is any."""
-        return bool(self.counters) or self.jobs is not None or self.samples is not None
-
-    def with_case(self) -> _EvidenceFiles:
-        """What the user gives, else what is in the folder of the lab."""
-        if self.case is None:
-            return self
-        return _EvidenceFiles(
-            self.counters or self.case.counters, self.jobs, self.samples or self.case.samples
-        )
-
-    def expected_run(
-        self,
-        prepared: PreparedScenario,
-        step: Progress,
-        watch: Watch | None,
-        threads: int | None,
-        forecast: bool,
-    ) -> _Expected:
-        """Simulate a scenario together with what the evidence shows."""
-        step("reading the times of the trace", 0.0)
-        files = self.with_case()
-        why = why_forecast(prepared, asked=forecast, evidence=files.any)
-        measured, unknown = None, list[str]()
-        machine = TraceCalibration(prepared)
-        if why:
-            prepared, unknown = as_forecast(prepared)
-        else:
-            measured = measured_run(prepared)
-        self._refuse_without_times(measured, why)
-        if measured is not None:
-            machine = calibrated_by_trace(prepared, measured)
-            prepared = in_fitting_packets(machine.prepared)
-        hashed = measured is not None and hashes_at_random(prepared)
-        prepared = with_even_flows(prepared) if hashed else prepared
-        if measured is not None and not is_lossy(NetworkEvidence(), prepared.fabric):
-            prepared = with_acknowledged_sends(prepared)
-        fifo = prepared
-        if measured is not None:
-            prepared = with_round_robin_adapters(prepared)
-        else:
-            end_input()
-        step("simulating the scenario", 0.0)
-        run = execute(prepared, watch=watch, threads=threads, record_computation=True)
-        evidence, explanation, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()
-        if measured is not None:
-            step("aligning counters with the trace", 0.0)
-            evidence = network_evidence(prepared, measured, run, files.counters, files.jobs)
-            evidence = with_samples(evidence, files.samples, prepared)
-            end_input()
-            lossy = is_lossy(evidence, prepared.fabric) and not routing_is_stated(prepared)
-            if (hashed or lossy) and has_few_flows(prepared, run):
-                alone = fifo is prepared
-                prepared, fifo = with_whole_flows(prepared), with_whole_flows(fifo)
-                fifo = prepared if alone else fifo
-                run = execute(prepared, watch=watch, threads=threads, record_computation=True)
-            with stage("causes in the evidence"), reserved(AFTER_SEARCH):
-                explained = add_evidence(
-                    prepared,
-                    measured,
-                    run,
-                    evidence,
-                    step,
-                    fifo=None if fifo is prepared else fifo,
-                    threads=threads,
-                    settings=engine_settings(
-                        machine.fitted, stated=machine.stated, lacks=machine.lacks
-                    ),
-                    flows_are_hashed=hashed,
-                )
-            explanation = explained.summary
-            if explained.prepared is not prepared:
-                prepared, run = explained.prepared, explained.run
-                if not has_no_probes(prepared.scenario):
-                    run = run_scenario(prepared, watch, threads=threads)
-            others = [*explained.others]
-        run = decode_samples(replace(run, computations=None), prepared.fabric)
-        simulated = [*others, (Change(measure=True), run)]
-        return _Expected(prepared, run, measured, unknown, evidence, explanation, simulated)
-
-    def _refuse_without_times(self, measured: MeasuredRun | None, why: str) -> None:
-        """Raise ScenarioError for evidence without a measured run."""
-        options = by_option(
-            counters=bool(self.counters),
-            jobs=self.jobs is not None,
-            samples=self.samples is not None,
-        )
-        option_given = next((option for option, there in options.items() if there), "")
-        if option_given and measured is None:
-            raise ScenarioError(
-                f"needs a measured run, but {why or 'the source has no recorded times'}",
-                place=option_given,
-                remedy="give an unchanged trace with times (OTF2, DUMPI, Nsight Systems), recorded "
-                "with one core per rank, or leave it out",
-            )
 
 
 def _files(source: SourceLike | list[str | Path]) -> list[Path]:
@@ -668,8 +445,8 @@ class _Workflow:
             diagnosis = explained(
                 diagnosis,
                 made,
-                lambda measured, saves: recommend_surely(
-                    run, measured, search, context, saves=saves
+                lambda measured, saves, without: recommend_surely(
+                    run, measured, search, context, without, saves=saves
                 ),
             )
         assumptions = diagnosis.assumptions

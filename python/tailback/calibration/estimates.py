@@ -2,9 +2,10 @@
 
 An uncontended message of ``s`` bytes takes, in the engine's model (docs/explanation/engine.md),
 
-    send_delay + switches × switch_delay + cables + (s + packets × header) × 8 / line rate
+    2 overhead + send_delay + switches × switch_delay + cables + (s + packets × header) × 8 / rate
 
-between hosts, and ``send_delay + local_delay + s × 8 / local_rate`` within one; larger messages
+between hosts, and ``2 overhead + send_delay + local_delay + s × 8 / local_rate`` within one; larger
+messages
 than ``eager`` wait for a handshake. Each line fitted to times gives an intercept and a slope;
 derived settings are computed for some thousand draws of both; the interval contains 95 % of the
 results.
@@ -110,6 +111,8 @@ def estimate(
     packet_bytes: int | None = None,
     adapter_gbps: float | None = None,
     eager: FittedValue | None = None,
+    overhead: FittedValue | None = None,
+    copy_rate: FittedValue | None = None,
 ) -> Estimates:
     """Settings of the engine that follow from benchmarks.
 
@@ -118,6 +121,8 @@ def estimate(
         packet_bytes: Payload of a full packet, where a benchmark reports it.
         adapter_gbps: Line rate of adapters, for benchmarks whose hosts are not known.
         eager: The rendezvous threshold from sends to late receivers, if latencies do not show it.
+        overhead: Processor time of a message.
+        copy_rate: Rate at which processors copy messages up to the threshold.
     """
     placed, disagreements = agreeing(placed)
     out = Estimates(disagreements=disagreements)
@@ -146,6 +151,10 @@ def estimate(
             else "nothing shows MPI's latency between hosts"
         )
     _local(out, groups, send, defaults)
+    if copy_rate is not None:
+        out.engine.append(copy_rate)
+    if overhead is not None:
+        _split_overhead(out, send, overhead)
     _other_quantities(out, groups)
     for disagreement in disagreements:
         for name in _settings_of(disagreement):
@@ -260,6 +269,24 @@ def _fit_delays(
     )
     out.engine.append(_interval("send_delay", "time", send))
     return send
+
+
+def _split_overhead(out: Estimates, send: DrawnValue | None, overhead: FittedValue) -> None:
+    """Processor time of the software latency of a message.
+
+    Sender and receiver spend it, the latter as much as the former, and together at most the whole,
+    where that is known.
+    """
+    if send is None:
+        out.engine.append(overhead)
+        return
+    most = send.value / 2.0
+    value, low, high = (min(each, most) for each in (overhead.value, overhead.low, overhead.high))
+    out.engine = [setting for setting in out.engine if setting.name != "send_delay"]
+    rest = np.maximum(send.draws - 2.0 * value, 0.0)
+    delay = replace(send, value=send.value - 2.0 * value, draws=rest)
+    out.engine.append(_interval("send_delay", "time", delay))
+    out.engine.append(replace(overhead, value=value, low=low, high=high))
 
 
 def _solve_delays(

@@ -22,13 +22,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tailback.arrays import Bools, Ints
+from tailback.arrays import Bools, Floats, Ints
 from tailback.calibration.estimates import FittedValue
 from tailback.calibration.fitted_series import Placed
 from tailback.calibration.model import Series
 from tailback.calibration.routes import LOCAL, Machine, Route
 from tailback.calibration.shortest_times import Gaps, PairTimes, end_points
 from tailback.errors import option
+from tailback.scenario.engine import MEMORY_GBPS
 
 SOURCE: Final = "trace"
 
@@ -52,14 +53,16 @@ class TraceTimes:
         eager: The rendezvous threshold, if there were sends to late receivers, or sends that were
             copied; else None.
         copies: Whether sends up to the threshold were complete before their bytes can have left.
-        measured: Time in calls that post a message.
+        overhead: Processor time of a message; None if no calls show it.
+        copy_rate: Rate at which sends copy messages up to the threshold; None if unknown.
         notes: What was left out.
     """
 
     placed: list[Placed] = field(default_factory=list)
     eager: FittedValue | None = None
     copies: bool = False
-    measured: list[FittedValue] = field(default_factory=list)
+    overhead: FittedValue | None = None
+    copy_rate: FittedValue | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -112,7 +115,7 @@ def trace_times(
     if machine is not None and machine.adapter_gbps:
         copied = fit_copied(complete.filter(remote), machine.adapter_gbps)
         out.eager, out.copies = copied or out.eager, copied is not None
-    out.measured = _fit_overheads(complete, calls)
+    _fit_processors(complete, calls, out)
     return out
 
 
@@ -436,35 +439,90 @@ _MIN_COPIED = 10
 """Minimum number of sends of a size: with fewer, a majority may be chance."""
 
 
-def _fit_overheads(transfers: pl.DataFrame, calls: pl.DataFrame) -> list[FittedValue]:
-    """Time in MPI_Isend and MPI_Irecv: the processor time to post a message."""
-    out = []
-    posts = transfers.select(pl.col("send_call", "recv_call")).unpivot(value_name="call")
-    took = (
-        posts.drop_nulls("call")
-        .unique("call")
-        .join(calls, on="call")
-        .with_columns((pl.col("leave_ps") - pl.col("enter_ps")).alias("took"))
+def _fit_processors(transfers: pl.DataFrame, calls: pl.DataFrame, out: TraceTimes) -> None:
+    """Processor time of a message: that of calls which send one and wait for nothing.
+
+    These are MPI_Isend, and MPI_Send where it copies. Some of them waited all the same, so the
+    lower quartile is taken.
+    """
+    copied = out.eager.value if out.copies and out.eager is not None else -1.0
+    took = pl.col("leave_ps") - pl.col("enter_ps")
+    timed = transfers.join(calls, left_on="send_call", right_on="call").with_columns(took=took)
+    posts = timed.filter(pl.col("name") == "MPI_Isend")
+    copying = _fit_copying(posts)
+    if copying is not None:
+        out.eager, out.copy_rate = copying
+        out.copies = True
+        byte_ps = pl.when(pl.col("size_bytes") <= out.eager.value).then(
+            8000.0 / out.copy_rate.value
+        )
+        posts = posts.with_columns(
+            took=pl.col("took") - pl.col("size_bytes") * byte_ps.otherwise(0)
+        )
+    sends = timed.filter((pl.col("name") == "MPI_Send") & (pl.col("size_bytes") <= copied))
+    times = np.sort(np.concatenate([part["took"].to_numpy() for part in (posts, sends)]))
+    if len(times) >= _MIN_POSTS:
+        text = f"{SOURCE}: calls that send a message"
+        value, low, high = np.maximum(_lower_quartile(times), 0.0).tolist()
+        out.overhead = FittedValue("overhead", "time", value, low, high, text, len(times))
+
+
+def _fit_copying(posts: pl.DataFrame) -> tuple[FittedValue, FittedValue] | None:
+    """Largest size that MPI_Isend copies, and the rate at which it does; None if it copies none.
+
+    A post that takes less than a copy by the fastest memory copies nothing. Shorter messages are
+    copied if their posts take longer, the more the longer they are.
+
+    Args:
+        posts: Messages that MPI_Isend posts, with the time that it ``took``, ps.
+    """
+    sizes = (
+        posts.group_by("size_bytes")
+        .agg(took=pl.col("took").quantile(_QUARTILE), number=pl.len())
+        .sort("size_bytes")
     )
-    for name, call in (("send_overhead", "MPI_Isend"), ("receive_overhead", "MPI_Irecv")):
-        some = np.sort(took.filter(pl.col("name") == call)["took"].to_numpy())
-        if len(some) < 10:
-            continue
-        # Order statistics around the median contain it with 95 %, for any distribution.
-        reach = 0.98 * np.sqrt(len(some))
-        low, high = (
-            int(np.clip(round(len(some) / 2 + by), 0, len(some) - 1)) for by in (-reach, reach)
-        )
-        value = float(np.median(some))
-        out.append(
-            FittedValue(
-                name,
-                "time",
-                value,
-                min(float(some[low]), value),
-                max(float(some[high]), value),
-                f"{SOURCE}: {call}",
-                len(some),
-            )
-        )
-    return out
+    size, took = (sizes[name].to_numpy().astype(float) for name in ("size_bytes", "took"))
+    most = int(np.sum(took >= size * (8000.0 / MEMORY_GBPS)))
+    # All that may be copied are shorter than all that are not.
+    if most < _MIN_SIZES or (took < size * (8000.0 / MEMORY_GBPS))[:most].any():
+        return None
+    few = np.unique(np.linspace(0, most - 1, min(most, _MOST_SIZES)).round().astype(int))
+    first, second = np.triu_indices(len(few), 1)
+    rise, run = (values[few][second] - values[few][first] for values in (took, size))
+    # Theil and Sen's slope with its 95 % interval (Sen, 1968).
+    n_few, slopes = len(few), np.sort(rise / run)
+    reach = 1.96 * np.sqrt(n_few * (n_few - 1) * (2 * n_few + 5) / 18.0) / 2.0
+    ranks = np.rint((len(slopes) - 1) / 2.0 + np.array([-reach, 0.0, reach])).astype(int)
+    low, slope, high = slopes[np.clip(ranks, 0, len(slopes) - 1)].tolist()
+    if low <= 0.0:
+        return None
+    n = int(sizes["number"][:most].sum())
+    later = float(size[most] - 1 if most < len(size) else size[most - 1])
+    text = f"{SOURCE}: posts take as long as a copy"
+    largest = float(size[most - 1])
+    return (
+        FittedValue("eager", "size", largest, largest, max(later, largest), text, n),
+        FittedValue("copy_rate", "rate", 8000.0 / slope, 8000.0 / high, 8000.0 / low, text, n),
+    )
+
+
+def _lower_quartile(times: Floats) -> Floats:
+    """The lower quartile of sorted times with the ends of its 95 % interval.
+
+    Order statistics around a quantile contain it with 95 %, for any distribution.
+    """
+    reach = 1.96 * np.sqrt(len(times) * _QUARTILE * (1.0 - _QUARTILE))
+    ranks = np.rint(len(times) * _QUARTILE + np.array([0.0, -reach, reach])).astype(int)
+    return np.asarray(times[np.clip(ranks, 0, len(times) - 1)], np.float64)
+
+
+_MIN_SIZES: Final = 3
+"""Minimum number of sizes: through two there is always a line."""
+
+_MOST_SIZES: Final = 100
+"""Maximum number of sizes in a fit, evenly spread: pairs of them are compared."""
+
+_QUARTILE: Final = 0.25
+
+_MIN_POSTS: Final = 10
+"""Minimum number of calls: the interval of the quartile of fewer reaches the least of them."""

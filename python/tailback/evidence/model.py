@@ -201,6 +201,11 @@ class Measured(FrozenModel):
         efficiency = self.efficiency.with_ideal_network(ideal_ps, self.elapsed_ps)
         return self.model_copy(update={"efficiency": efficiency})
 
+    @property
+    def instant_ps(self) -> int:
+        """Time on a network without delay, ps; 0 without such a replay."""
+        return round((self.efficiency.transfer or 0.0) * self.elapsed_ps)
+
     def part(self, name: str) -> int:
         """Duration of a part in picoseconds, 0 if absent."""
         return next((part.ps for part in self.parts if part.name == name), 0)

@@ -55,6 +55,8 @@ def used_cables(counters: LinkCounters, fabric: Fabric, sent: Sent, crossed: Boo
     out = silent & crossed
     if silent.any():
         least = _overhead(counters, fabric, sent)
+        # Which ranks a library sends the messages of a collective to is not recorded.
+        sent = sent if sent.assumed is None else sent.of(~sent.assumed)
         for links, own_bytes in _exits(fabric, sent):
             carried = counters.sent_bytes[links]
             if silent[links].any() and not np.isnan(carried[~silent[links]]).any():
@@ -124,7 +126,7 @@ def _exits(fabric: Fabric, sent: Sent) -> Iterator[tuple[Ints, float]]:
 
 
 def _overhead(counters: LinkCounters, fabric: Fabric, sent: Sent) -> float:
-    """Least bytes that a host counted over those of its messages: at least 1."""
+    """Least bytes that a host counted over those of its messages, recorded or not: at least 1."""
     of_node = np.bincount(sent.src_node, sent.size_bytes, minlength=fabric.n_nodes)
     of_hosts = np.flatnonzero(fabric.link_src < fabric.n_nodes)
     node = fabric.link_src[of_hosts]

@@ -235,14 +235,22 @@ def _add_waits(
         high = np.where(value > 0, np.minimum(high, remaining_high), 0)
         out.add(rank, phase_of_wait, part, value, low, high)
         remaining_low, remaining_high = remaining_low - low, remaining_high - high
-    out.add(
-        rank,
-        phase_of_wait,
-        of_kind,
-        remaining,
-        np.clip(remaining_low, 0, remaining),
-        np.maximum(remaining_high, remaining),
-    )
+    # A rank that waits for another to start has not begun, either.
+    before_start = recorded.start_ps[np.maximum(waits.partner, 0)] - waits.start_ps
+    unstarted = np.where(waits.partner >= 0, np.clip(before_start, 0, remaining), 0)
+    whole = np.maximum(remaining, 1)
+    for which, duration in (
+        (np.full(len(rank), PARTS.index("not_running"), np.int64), unstarted),
+        (of_kind, remaining - unstarted),
+    ):
+        out.add(
+            rank,
+            phase_of_wait,
+            which,
+            duration,
+            np.clip(np.floor(remaining_low * (duration / whole)).astype(np.int64), 0, duration),
+            np.maximum(np.ceil(remaining_high * (duration / whole)).astype(np.int64), duration),
+        )
 
 
 def _add_ends(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tailback.arrays import Floats
 from tailback.diagnosis.confidence import MODELLED, SURE
 from tailback.diagnosis.explanation import Cost
 from tailback.inference.changes_over_time import ChangeOverTime
-from tailback.inference.error_model import LOSSY_TIME_ERROR, LOSSY_TIME_RATIO, ErrorModel
+from tailback.inference.error_model import ErrorModel
 from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
 from tailback.log_probability import probabilities
@@ -53,6 +53,9 @@ SAVED_WHOLE = ("placement",)
 """Causes whose repair also saves what they cost in fault-free programs. An exchange with several
 partners remains one, and so do dependencies; but the best placement saves all that the present one
 costs, so it is compared with other causes by its whole cost."""
+
+NO_FAULTS = frozenset({"pattern", "capacity"})
+"""Causes that every network with this program has: the main one only of a run without a fault."""
 
 ASSUMED = 0.6
 """The same for causes that rest on an untested assumption: those in the network if the hosts of the
@@ -106,6 +109,7 @@ class Ensemble:
         scale: Factor from simulated to measured time for all causes, by alternative, shape (H,).
         missing: Share of the measured time lost to a fault that was not found, or by which the
             simulation takes longer for an unknown reason, shape (H,).
+        model: The error model.
     """
 
     elapsed_ps: int
@@ -113,6 +117,7 @@ class Ensemble:
     probability: Floats
     scale: Floats
     missing: Floats
+    model: ErrorModel
 
     @classmethod
     def of(
@@ -126,19 +131,25 @@ class Ensemble:
             elapsed_ps: Measured time, including what the simulation does not model, ps.
         """
         logs, scales, missing = [], [], []
-        usual = model.usual_ratio
         for alternative in alternatives:
-            lacks = model.measured_ps - usual * alternative.elapsed_ps
+            usual_ps = model.usual_ps(alternative.elapsed_ps)
+            lacks = model.measured_ps - usual_ps
             # Of a run that takes the measured time, nothing is left to explain.
             unexplained = alternative.unexplained and lacks != 0
             time = 0.0 if unexplained else model.log_time(alternative.elapsed_ps)
             logs.append(alternative.log_weight + time)
-            scale = model.measured_ps / max(alternative.elapsed_ps, 1)
-            scales.append(usual if unexplained else scale)
+            takes_ps = usual_ps if unexplained else model.measured_ps
+            scales.append(takes_ps / max(alternative.elapsed_ps, 1))
             missing.append(abs(lacks) / elapsed_ps if unexplained else 0.0)
-        return cls(
-            elapsed_ps, alternatives, probabilities(logs), np.array(scales), np.array(missing)
-        )
+        weights = probabilities(logs)
+        return cls(elapsed_ps, alternatives, weights, np.array(scales), np.array(missing), model)
+
+    def hides(self, cause: str) -> float:
+        """Probability that a cause is there; 1 for those that are not hidden."""
+        costs = [alternative.hidden_ps.get(cause) for alternative in self.alternatives]
+        if all(cost is None for cost in costs):
+            return 1.0
+        return float(self.probability[[cost is not None and cost > 0 for cost in costs]].sum())
 
     @property
     def mean_scale(self) -> float:
@@ -174,9 +185,12 @@ def decide(
     interruptions: Interruptions | None = None,
     change: ChangeOverTime | None = None,
     *,
-    lossy: bool = False,
+    no_faults: frozenset[str] = NO_FAULTS,
 ) -> Decision:
     """Draw the ensemble and return its verdict.
+
+    Where queues drop packets, the time of a run without late ranks, or without a slow link, has the
+    error of such a network, and so has what they cost.
 
     Args:
         costs: Cost of each cause in the expected run, at the mean scale.
@@ -185,10 +199,13 @@ def decide(
         interruptions: Interruptions in every computation, which are noise; defaults to none.
         change: A part of the run in which calls take longer than the expected run explains: a fault
             that was not found.
-        lossy: Whether queues drop packets. Then the time of a run without late ranks, or without a
-            slow link, has the error of such a network, and so has what they cost.
+        no_faults: Causes that are the main one only where no other costs as much as a fault.
     """
-    rng = np.random.default_rng(SEED)
+    rng, lossy, time_error = (
+        np.random.default_rng(SEED),
+        ensemble.model.lossy,
+        ensemble.model.time_error,
+    )
     member = rng.choice(len(ensemble.probability), DRAWS, p=ensemble.probability)
     names = _names(costs, ensemble.alternatives)
     hidden_noise = (interruptions or Interruptions.none()).draw(rng, DRAWS)
@@ -214,7 +231,7 @@ def decide(
         if name == "noise":
             mean = np.maximum(mean, hidden_noise) + in_calls[member]
         if name in COMPUTATION and lossy:
-            errors, spread = rng.standard_normal(DRAWS), LOSSY_TIME_ERROR * (1.0 - mean)
+            errors, spread = rng.standard_normal(DRAWS), time_error * (1.0 - mean)
             # Computation hides behind retransmissions, so that what costs little costs less, and so
             # does noise, of which the part inside calls may be retransmissions.
             errors = np.where((mean < FAULT) | (name == "noise"), -np.abs(errors), errors)
@@ -222,7 +239,7 @@ def decide(
             mean = np.maximum(mean + errors * most, 0.0)
         if name == "slow-link" and lossy:
             # The model delays the packets that such a link drops.
-            spread = LOSSY_TIME_ERROR * (1.0 - mean) * (mean > 0.0)
+            spread = time_error * (1.0 - mean) * (mean > 0.0)
             mean = np.maximum(mean + spread * rng.standard_normal(DRAWS), 0.0)
         if name in COMPUTATION:
             behind += part * mean
@@ -235,7 +252,11 @@ def decide(
     columns.append(missing if change is None else np.maximum(missing, change.draw(rng, DRAWS)))
     excess = np.stack(columns, axis=1)
     ordinary = np.array([ORDINARY.get(name, 0.0) * (name in SAVED_WHOLE) for name in [*names, ""]])
-    largest = np.where(excess >= FAULT, excess + ordinary, -np.inf).argmax(axis=1)
+    above = np.where(excess >= FAULT, excess + ordinary, -np.inf)
+    is_fault = np.array([name not in no_faults for name in names], np.bool_)
+    has_fault = np.asarray((above[:, :-1][:, is_fault] > 0.0).any(axis=1), np.bool_)
+    above[:, :-1][has_fault[:, None] & ~is_fault] = -np.inf
+    largest = above.argmax(axis=1)
     first = np.where(excess.max(axis=1) >= FAULT, largest, len(columns))
     share = np.bincount(first, minlength=len(columns) + 1) / DRAWS
     chances = dict(zip([*names, UNEXPLAINED, HEALTHY], share.tolist(), strict=True))
@@ -291,7 +312,7 @@ def _spread(stated: Cost | None) -> float:
 # --- errors of costs -------------------------------------------------------------------------
 
 
-def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> list[Cost]:
+def with_model_error(costs: Sequence[Cost], elapsed_ps: int, model: ErrorModel) -> list[Cost]:
     """Costs with 95 % intervals that include the error of the model, as the verdict does.
 
     Where queues drop packets, that is the error of the time of a run without the late ranks.
@@ -299,20 +320,21 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> 
     Args:
         costs: Cost of each cause, with its range over simulations.
         elapsed_ps: The measured time.
-        lossy: Whether queues drop packets.
+        model: The error model.
     """
-    out = []
+    lossy, out = model.lossy, []
+    spread = _spread_of(model)
     for cost in costs:
         least, most = float(cost.low_ps), float(cost.high_ps)
         relative = COMPUTATION_ERROR if cost.cause in COMPUTATION else RELATIVE_COST_ERROR
         timed_ps = (elapsed_ps - cost.ps) * (lossy and cost.cause == "slow-link")
-        errors = COST_ERROR * elapsed_ps, relative * cost.ps, LOSSY_TIME_ERROR * timed_ps
+        errors = COST_ERROR * elapsed_ps, relative * cost.ps, model.time_error * timed_ps
         half = 1.96 * math.hypot(*errors)
         least, most = min(least, cost.ps - half), max(most, cost.ps + half)
         if lossy and cost.cause in COMPUTATION:
             without_ps = elapsed_ps - cost.ps
-            least = min(least, elapsed_ps - _SPREAD * without_ps)
-            more = min(without_ps * (1.0 - 1.0 / _SPREAD), 1.96 * (cost.ps - FAULT * elapsed_ps))
+            least = min(least, elapsed_ps - spread * without_ps)
+            more = min(without_ps * (1.0 - 1.0 / spread), 1.96 * (cost.ps - FAULT * elapsed_ps))
             most = max(most, cost.ps + more)
         low, high = max(round(least), 0), min(round(most), max(elapsed_ps, cost.high_ps))
         out.append(cost.model_copy(update={"low_ps": low, "high_ps": high}))
@@ -329,11 +351,9 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, *, lossy: bool) -> 
 # network is idle.
 
 _HIDDEN = ("slow-link", "other-traffic")
-_SPREAD = math.exp(1.96 * LOSSY_TIME_ERROR)
-"""Factor of a 95 % interval of the time of a run."""
 
 
-def more_by_load_ps(busy_ps: int, inside_ps: int, simulated_ps: int) -> int:
+def more_by_load_ps(busy_ps: int, model: ErrorModel, simulated_ps: int) -> int:
     """How much longer a run takes than its simulation, because of the bytes on a slow link.
 
     A run takes no less than any link needs for its bytes. What a run of this kind takes longer than
@@ -341,14 +361,14 @@ def more_by_load_ps(busy_ps: int, inside_ps: int, simulated_ps: int) -> int:
 
     Args:
         busy_ps: Time that the link needed for the bytes that it counted, ps.
-        inside_ps: Measured time that a simulation covers, ps.
+        model: The error model.
         simulated_ps: Simulated time with the slow link, ps.
     """
-    return max(min(busy_ps, round(inside_ps / LOSSY_TIME_RATIO)) - simulated_ps, 0)
+    return max(min(busy_ps, round(model.simulated_ps(model.measured_ps))) - simulated_ps, 0)
 
 
 def with_lossy_costs(
-    costs: Sequence[Cost], inside_ps: int, expected_ps: int, scale: float
+    costs: Sequence[Cost], model: ErrorModel, expected_ps: int, scale: float
 ) -> list[Cost]:
     """Costs of a lossy network, with the range that the error of its times leaves.
 
@@ -357,7 +377,7 @@ def with_lossy_costs(
 
     Args:
         costs: Cost of each cause.
-        inside_ps: Measured time that a simulation covers, ps.
+        model: The error model.
         expected_ps: Simulated time with all causes, ps.
         scale: Factor from simulated to measured times in ``costs``.
     """
@@ -368,18 +388,24 @@ def with_lossy_costs(
     (fault,) = faults
     if fault.cause in COMPUTATION:
         # The model took the whole network to be as much slower as the run took longer.
-        without_ps = (inside_ps - fault.ps) / max(inside_ps / max(expected_ps, 1), 1.0)
+        without_ps = (model.measured_ps - fault.ps) / max(
+            model.measured_ps / max(expected_ps, 1), 1.0
+        )
+        # What ranks wait for late ones, they wait without a network, too.
+        model = replace(model, instant_ps=max(model.instant_ps - fault.ps, 0))
     else:
         without_ps = expected_ps - fault.ps / scale
-    bounded = _bounded(fault, inside_ps, max(without_ps, 0.0))
+    bounded = _bounded(fault, model, max(without_ps, 0.0))
     made = [bounded if cost is fault else cost for cost in costs]
     return sorted(made, key=lambda cost: (-cost.ps, cost.cause))
 
 
-def _bounded(cost: Cost, inside_ps: int, without_ps: float) -> Cost:
+def _bounded(cost: Cost, model: ErrorModel, without_ps: float) -> Cost:
     """A cost, at most what a run without the cause usually takes less than the measured one."""
-    usual = LOSSY_TIME_RATIO * without_ps
-    saved, least, most = (inside_ps - usual * factor for factor in (1.0, _SPREAD, 1.0 / _SPREAD))
+    usual, spread = model.usual_ps(without_ps), _spread_of(model)
+    saved, least, most = (
+        model.measured_ps - usual * factor for factor in (1.0, spread, 1.0 / spread)
+    )
     ps = max(min(cost.ps, round(saved)), 0)
     return cost.model_copy(
         update={
@@ -389,3 +415,8 @@ def _bounded(cost: Cost, inside_ps: int, without_ps: float) -> Cost:
             "share": cost.share * ps / cost.ps,
         }
     )
+
+
+def _spread_of(model: ErrorModel) -> float:
+    """Factor of a 95 % interval of the time of a run."""
+    return math.exp(1.96 * model.time_error)

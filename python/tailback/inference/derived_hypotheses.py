@@ -156,7 +156,7 @@ def with_interruptions(
         most_ps: The largest cost with each machine model, ps.
         model: The error model.
     """
-    target_ps = round(model.measured_ps / model.usual_ratio)
+    target_ps = round(model.simulated_ps(model.measured_ps))
     out = []
     for hypothesis in simulated:
         elapsed, most = hypothesis.outcome.elapsed_ps, most_ps.get(hypothesis.machine, 0)
@@ -317,7 +317,7 @@ def of_unknown_timing(
     for hypothesis in alone:
         key = hypothesis.machine, hypothesis.bursts
         shape_without[key] = model.log_shape(hypothesis.outcome)
-    target_ps = round(model.measured_ps / model.usual_ratio)
+    target_ps = round(model.simulated_ps(model.measured_ps))
     nearest: dict[Hashable, Hypothesis] = {}
     for hypothesis in tried:
         link = hypothesis.slow[-1].link

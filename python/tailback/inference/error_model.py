@@ -16,12 +16,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from tailback.arrays import Floats
 from tailback.diagnosis.cable_search import Outcome
 from tailback.diagnosis.confidence import TIME_ERROR
+from tailback.evidence.model import Measured
 
 LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
-"""The same for a lossy network, and its typical ratio of measured to simulated time: in healthy
-runs of the real-packet lab, TCP takes 1.2 to 1.4 times as long as a model with back-pressure."""
+"""The same for a lossy network, and its typical ratio of measured to simulated time, of what a run
+takes longer than on a network without delay: in the real-packet lab, TCP takes 1.0 to 1.4 times as
+long as a model with back-pressure, and runs that only compute take as long as simulated."""
 
 MISFIT_ERROR: Mapping[str, float] = {
     "calls": 0.003,
@@ -66,14 +71,23 @@ class ErrorModel:
         measured_ps: Measured time in and between calls, ps.
         errors: Usual misfit of each kind of evidence under the right hypothesis.
         lossy: Whether queues drop packets.
+        instant_ps: Time of the run on a network without delay, ps; of a lossy network.
     """
 
     measured_ps: int
     errors: Mapping[str, float] = field(default_factory=dict)
     lossy: bool = False
+    instant_ps: int = 0
 
     @classmethod
-    def of(cls, measured_ps: int, alone: Sequence[Sequence[Outcome]], *, lossy: bool) -> ErrorModel:
+    def of(
+        cls,
+        measured_ps: int,
+        alone: Sequence[Sequence[Outcome]],
+        *,
+        lossy: bool,
+        instant_ps: int = 0,
+    ) -> ErrorModel:
         """The error model for the kinds of evidence that all these simulations predict.
 
         Counters do not show when within a window other jobs sent. Half the range of the misfit over
@@ -84,6 +98,7 @@ class ErrorModel:
             alone: Runs without hidden causes: for each machine, one for each arrangement of counted
                 traffic of other jobs.
             lossy: Whether queues drop packets.
+            instant_ps: Time of the run on a network without delay, ps.
         """
         errors = {}
         for kind, usual in MISFIT_ERROR.items():
@@ -94,7 +109,7 @@ class ErrorModel:
             # Of the adapter model that agrees best.
             agreeing = min(valid, key=min)
             errors[kind] = usual + (max(agreeing) - min(agreeing)) / 2.0
-        return cls(measured_ps, errors, lossy)
+        return cls(measured_ps, errors, lossy, instant_ps)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -151,34 +166,60 @@ class ErrorModel:
             "time": self.log_time(outcome.elapsed_ps) - self.log_time(other.elapsed_ps),
         }
 
+    def usual_ps(self, elapsed_ps: float) -> float:
+        """What runs usually take of which the model lacks nothing, from their simulated time."""
+        return float(self.usual_times(np.asarray(elapsed_ps, np.float64)))
+
+    def usual_times(self, elapsed_ps: Floats) -> Floats:
+        """The same of several runs, ps."""
+        network = np.maximum(elapsed_ps - self.instant_ps, 0.0)
+        return np.asarray(elapsed_ps + self._lossy_more * network, np.float64)
+
+    def simulated_ps(self, measured_ps: float) -> float:
+        """Simulated time of a run that usually takes so long."""
+        network = max(measured_ps - self.instant_ps, 0.0)
+        return measured_ps - network * self._lossy_more / (1.0 + self._lossy_more)
+
     @property
-    def usual_ratio(self) -> float:
-        """Measured over simulated time of runs of which the model lacks nothing."""
-        return LOSSY_TIME_RATIO if self.lossy else 1.0
+    def _lossy_more(self) -> float:
+        return LOSSY_TIME_RATIO - 1.0 if self.lossy else 0.0
 
     @property
     def time_error(self) -> float:
         """Standard error of the logarithm of the simulated time."""
-        return LOSSY_TIME_ERROR if self.lossy else TIME_ERROR
+        if not self.lossy:
+            return TIME_ERROR
+        network = 1.0 - min(self.instant_ps / max(self.measured_ps, 1), 1.0)
+        return TIME_ERROR + (LOSSY_TIME_ERROR - TIME_ERROR) * network
 
     def log_time(self, elapsed_ps: float) -> float:
         """Logarithm of the likelihood of the measured time; at most 0."""
-        ratio = self.measured_ps / max(elapsed_ps, 1.0)
-        off = math.log(ratio / self.usual_ratio) / self.time_error
+        off = math.log(self.measured_ps / self.usual_ps(max(elapsed_ps, 1.0))) / self.time_error
         return -0.5 * off * off
 
     def missing_share(self, elapsed_ps: float) -> float:
         """Share of the measured time that a simulation lacks; at least 0."""
-        return max(1.0 - self.usual_ratio * elapsed_ps / self.measured_ps, 0.0)
+        return max(1.0 - self.usual_ps(elapsed_ps) / self.measured_ps, 0.0)
 
     def off_share(self, elapsed_ps: float) -> float:
         """Difference between a simulation and the run, as a share of the measured time.
 
         A simulation that takes longer than the run describes it as badly as one that lacks time.
         """
-        return abs(1.0 - self.usual_ratio * elapsed_ps / self.measured_ps)
+        return abs(1.0 - self.usual_ps(elapsed_ps) / self.measured_ps)
 
     def agrees(self, outcome: Outcome) -> bool:
         """Whether all evidence agrees as well as usual, even if the engine settings are right."""
         usual = replace(outcome, misfits=self.errors, sensitivity={})
         return self.log_shape(replace(outcome, sensitivity={})) >= self.log_shape(usual)
+
+
+def error_model(measured: Measured, *, lossy: bool) -> ErrorModel:
+    """The error model of the time of a measured run, and of no other evidence.
+
+    Args:
+        measured: The measured run.
+        lossy: Whether queues drop packets.
+    """
+    inside_ps = max(measured.elapsed_ps - measured.outside_model_ps, 1)
+    return ErrorModel(inside_ps, lossy=lossy, instant_ps=measured.instant_ps)

@@ -370,7 +370,7 @@ def _summary(
     ]
     whose, shown = space.others.whose, space.others.shown
     busy = _slow_busy_ps(space, best)
-    more = more_by_load_ps(busy, space.inside_ps, best.simulated_ps)
+    more = more_by_load_ps(busy, posterior.model, best.simulated_ps)
     alternatives = _alternatives(space, posterior, more, _others_busy_ps(space, sent))
     job = _unknown_job(space, posterior)
     evidence = space.evidence
@@ -466,7 +466,7 @@ def _alternatives(
         concealed = posterior.hidden_among_simulated if hypothesis.unsimulated else 0.0
         elapsed += more_ps + hypothesis.noise_ps
         if "other-traffic" in hidden:
-            waiting = more_by_load_ps(busy_ps, space.inside_ps, elapsed)
+            waiting = more_by_load_ps(busy_ps, posterior.model, elapsed)
             elapsed, hidden["other-traffic"] = elapsed + waiting, hidden["other-traffic"] + waiting
         alternative = Alternative(
             weighed.log_weight, elapsed, hidden, unexplained, concealed, hypothesis.noise_ps

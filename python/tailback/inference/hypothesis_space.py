@@ -181,7 +181,12 @@ class HypothesisSpace:
         outcomes = [
             [hypothesis.outcome for hypothesis in arrangements] for arrangements in alone.values()
         ]
-        model, prior = ErrorModel.of(self.inside_ps, outcomes, lossy=lossy), self.prior()
+        model, prior = (
+            ErrorModel.of(
+                self.inside_ps, outcomes, lossy=lossy, instant_ps=self.measured.measured.instant_ps
+            ),
+            self.prior(),
+        )
         simulated = [
             hypothesis
             for name, arrangements in alone.items()
@@ -292,7 +297,7 @@ class HypothesisSpace:
     def takes_too_long(self) -> bool:
         """Whether our job alone takes longer than measured with each machine model."""
         model = self.posterior().model
-        longest = (1.0 + FAULT) * self.inside_ps / model.usual_ratio
+        longest = (1.0 + FAULT) * model.simulated_ps(self.inside_ps)
         return all(
             self.alone(name, None, with_others=False).elapsed_ps > longest for name in self.machines
         )

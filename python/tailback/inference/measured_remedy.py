@@ -21,7 +21,7 @@ from tailback.diagnosis.model import (
 )
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
-from tailback.inference.error_model import ErrorModel
+from tailback.inference.error_model import error_model
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.measured_costs import FurtherCosts
 
@@ -349,7 +349,7 @@ def predicted_gain(
     """
     elapsed, outside = max(measured.elapsed_ps, 1), measured.outside_model_ps
     inside = max(elapsed - outside, 1)
-    model = ErrorModel(inside, lossy=lossy)
+    model = error_model(measured, lossy=lossy)
     low, mean, high = candidate.gain_low, candidate.gain, candidate.gain_high
     if low is None or mean is None or high is None:
         after_ps, spread = float(candidate.elapsed_ps), float(candidate.high_ps - candidate.low_ps)
@@ -360,8 +360,8 @@ def predicted_gain(
     shared = rng.random(DRAWS)
     error = np.exp(model.time_error * np.sqrt(1.0 - shared**2) * normal)
     simulated = after_ps + spread / (2 * 1.96) * repeated
-    lacking = inside - model.usual_ratio * before_ps
+    lacking = inside - model.usual_ps(before_ps)
     if lacking < 0:
         lacking *= after_ps / max(before_ps, 1)
-    after = outside + model.usual_ratio * simulated * error + shared * lacking
+    after = outside + model.usual_times(simulated) * error + shared * lacking
     return Estimate.of_draws(1.0 - np.maximum(after, outside) / elapsed)

@@ -14,6 +14,7 @@ from tailback.calibration.routes import Machine
 from tailback.calibration.trace import trace_times
 from tailback.diagnosis.model import Diagnosis
 from tailback.errors import TailbackError, TraceError, option
+from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun, has_times, measure
 from tailback.evidence.counter_alignment import JoinError
 from tailback.evidence.jobs import JobListError, read_jobs
@@ -267,6 +268,13 @@ def _listed(trace: Path | None, path: str | Path | None, notes: list[str]) -> Li
 
 # --- parameters from the trace -----------------------------------------------------------------
 
+
+def with_instant_network(measured: MeasuredRun, evaluate: Evaluate) -> MeasuredRun:
+    """The measured run with the time that it would take on a network without delay."""
+    instant = evaluate(Change(network="instant", background=False)).elapsed_ps
+    return replace(measured, measured=measured.measured.with_ideal_network(instant))
+
+
 BETWEEN_HOSTS = "messages between hosts"
 
 
@@ -318,7 +326,14 @@ def calibrated_by_trace(prepared: PreparedScenario, measured: MeasuredRun) -> Tr
     machine = Machine(fabric)
     try:
         times = trace_times(measured.tables["transfers"], measured.tables["calls"], hosts, machine)
-        fit = estimate(times.placed, adapter_gbps=machine.adapter_gbps, eager=times.eager)
+        # A stated delay is that of the whole software.
+        fit = estimate(
+            times.placed,
+            adapter_gbps=machine.adapter_gbps,
+            eager=times.eager,
+            overhead=None if "send_delay" in stated else times.overhead,
+            copy_rate=times.copy_rate,
+        )
         fit.engine = [setting for setting in fit.engine if setting.name not in stated]
         scenario = Calibration.of(fit, []).apply(prepared.scenario)
         if times.copies and stated.isdisjoint(("eager", "eager_sends")):

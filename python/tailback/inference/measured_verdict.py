@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from tailback.budget import is_left_out, optional
 from tailback.diagnosis.cause_wording import ADVICE, CODE, ensure_cause_finding
+from tailback.diagnosis.confidence import SURE
 from tailback.diagnosis.evidence_rows import by_weight
 from tailback.diagnosis.explanation import (
     Cost,
@@ -26,6 +27,7 @@ from tailback.diagnosis.model import (
     CauseShare,
     Diagnosis,
     Finding,
+    Kind,
     Remedy,
     Saves,
     WaterfallBar,
@@ -36,6 +38,7 @@ from tailback.inference import measured_wording as wording
 from tailback.inference.decision import (
     ASSUMED,
     HEALTHY,
+    NO_FAULTS,
     RELATIVE_COST_ERROR,
     UNEXPLAINED,
     Alternative,
@@ -47,7 +50,7 @@ from tailback.inference.decision import (
     with_model_error,
 )
 from tailback.inference.decision import COMPUTATION as CONCEALING
-from tailback.inference.error_model import ErrorModel
+from tailback.inference.error_model import error_model
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.measured_costs import (
@@ -62,6 +65,7 @@ from tailback.inference.measured_costs import (
 )
 from tailback.inference.measured_remedy import (
     NOT_OF_THE_NETWORK,
+    REMOVED,
     MeasuredGains,
     advised,
     remedy_for,
@@ -72,8 +76,9 @@ from tailback.inference.next_measurement import MeasurementChoice
 from tailback.inference.suspect_links import CostRange, no_shorter, not_excluded
 from tailback.units import percent
 
-Advise = Callable[[Diagnosis, Saves], Remedy | None]
-"""Selects the remedy for a diagnosis from those that were simulated, with words for the gains."""
+Advise = Callable[[Diagnosis, Saves, frozenset[Kind]], Remedy | None]
+"""Selects the remedy for a diagnosis from those that were simulated, with words for the gains, and
+without those that have a part of some kinds."""
 
 
 MIN_INSIDE_SHARE = 0.02
@@ -107,15 +112,15 @@ def explain(
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
     even = diagnosis.modelled_ps + summary.added_ps
-    further = further.within(even, ErrorModel(inside, lossy=summary.lossy))
+    further = further.within(even, error_model(measured, lossy=summary.lossy))
     expected = even + further.routing_mean_ps
     overshoot = _surplus_of_others(diagnosis, expected - inside)
     expected -= overshoot
     ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, overshoot))
     surplus, scale = overshoot - summary.others_more_ps, ensemble.mean_scale
-    costs = _costs(diagnosis, measured, summary, further, scale, surplus, (expected, inside))
+    costs = _costs(diagnosis, measured, summary, further, scale, surplus, expected)
     not_explained_ps = measured.elapsed_ps - outside - expected
-    decision = _decided(costs, ensemble, further, summary)
+    decision = _decided(costs, ensemble, further, summary, even)
     explanation = Explanation(
         elapsed_ps=measured.elapsed_ps,
         parts=_parts(diagnosis, measured, outside, further, summary, surplus),
@@ -138,7 +143,7 @@ def explain(
     too_little = _nothing_to_diagnose(measured, summary, inside)
     open_question = too_little or summary.impossible
     if not open_question:
-        open_question = _model_too_slow(costs, (expected, inside), scale, summary)
+        open_question = _model_too_slow(costs, expected, ensemble, summary)
     if not open_question and main is None:
         open_question = _open_without_cause(cause, diagnosis, overshoot, measured)
     if not open_question and cause == HEALTHY:
@@ -167,8 +172,12 @@ def explain(
         measured, explanation.costs, cause, summary.lossy, not is_open.get(cause, False)
     )
 
+    uncertain = frozenset(
+        kind for kind, removed in REMOVED.items() if ensemble.hides(removed) < SURE
+    )
+
     def remedy_in_words(gains: MeasuredGains) -> Remedy | None:
-        proved = advise(explained if other else diagnosis, gains.said)
+        proved = advise(explained if other else diagnosis, gains.said, uncertain)
         proved = with_even_routes(proved, explained, further, gains.said)
         return remedy_for(explained, proved, summary, explanation.missing)
 
@@ -247,7 +256,7 @@ def _costs(
     further: FurtherCosts,
     scale: float,
     surplus: int,
-    times: tuple[int, int],
+    expected: int,
 ) -> list[Cost]:
     """Cost of each cause, largest first, with what two of them cost together.
 
@@ -258,30 +267,35 @@ def _costs(
         further: Costs of computation and routing.
         scale: Factor from expected to measured time.
         surplus: Part of the simulated cost of other traffic that the measured time excludes, ps.
-        times: The expected and the measured time of the modelled part, ps.
+        expected: The expected time, ps.
     """
-    expected, inside = times
+    model = error_model(measured, lossy=summary.lossy)
     costs = costs_of_causes(diagnosis, measured, summary, further, scale, surplus)
     if summary.unknown_job is None:
         costs = with_cost_together(
             costs, diagnosis.modelled_ps, further.without, scale, surplus, further.separable
         )
-    costs = with_lossy_costs(costs, inside, expected, scale) if summary.lossy else costs
+    costs = with_lossy_costs(costs, model, expected, scale) if summary.lossy else costs
     costs = with_interval(costs, round(scale * summary.extrapolated_ps), measured.elapsed_ps)
     return with_unknown_timing(costs, summary.unknown_timing, measured.elapsed_ps)
 
 
 def _decided(
-    costs: Sequence[Cost], ensemble: Ensemble, further: FurtherCosts, summary: EvidenceSummary
+    costs: Sequence[Cost],
+    ensemble: Ensemble,
+    further: FurtherCosts,
+    summary: EvidenceSummary,
+    expected_ps: int,
 ) -> Decision:
-    """The verdict of the ensemble."""
+    """The verdict of the ensemble. A placement in host order is what launchers make: no fault."""
+    usual = further.is_in_order(expected_ps)
     return decide(
         costs,
         ensemble,
         _validity(summary),
         further.interruptions,
         summary.change,
-        lossy=summary.lossy,
+        no_faults=NO_FAULTS | {"placement"} if usual else NO_FAULTS,
     )
 
 
@@ -294,7 +308,7 @@ def _in_full(explanation: Explanation, measured: Measured, summary: EvidenceSumm
     noise, elapsed = summary.noise_in_calls_ps, measured.elapsed_ps
     noisy = with_noise_in_calls(explanation.costs, *noise, elapsed)
     largest: dict[str, Cost] = {}
-    for cost in with_model_error(noisy, elapsed, lossy=summary.lossy):
+    for cost in with_model_error(noisy, elapsed, error_model(measured, lossy=summary.lossy)):
         largest.setdefault(cost.cause, cost)
     costs = list(largest.values())
     slow = next((cost for cost in costs if cost.cause == "slow-link"), None)
@@ -415,7 +429,7 @@ def _nothing_to_diagnose(measured: Measured, summary: EvidenceSummary, inside_ps
 
 
 def _model_too_slow(
-    costs: Sequence[Cost], times: tuple[int, int], scale: float, summary: EvidenceSummary
+    costs: Sequence[Cost], expected: int, ensemble: Ensemble, summary: EvidenceSummary
 ) -> str:
     """Headline if the expected run takes far longer than the run did; otherwise empty.
 
@@ -424,12 +438,12 @@ def _model_too_slow(
 
     Args:
         costs: The costs, at the mean scale.
-        times: The expected and the measured time of the modelled part, ps.
-        scale: The mean scale of costs.
+        expected: The expected time, ps.
+        ensemble: The ensemble.
         summary: Results from evidence other than the trace.
     """
-    expected, inside = times
-    model = ErrorModel(inside, lossy=summary.lossy)
+    model, scale = ensemble.model, ensemble.mean_scale
+    inside = model.measured_ps
     # Errors of costs are independent. Costs may overlap, but together are no longer than the run.
     charged = math.hypot(*(cost.ps for cost in costs)) / max(scale, 1e-9)
     charged = RELATIVE_COST_ERROR * min(charged, expected)
@@ -493,7 +507,7 @@ def _ensemble(
         late: Increase of every run by uneven routes, and decrease of the cost of other traffic, ps.
     """
     elapsed, (routing, surplus) = max(measured.elapsed_ps, 1), late
-    model = ErrorModel(max(elapsed - measured.outside_model_ps, 1), lossy=summary.lossy)
+    model = error_model(measured, lossy=summary.lossy)
     if not summary.alternatives:
         unknown = log_unexplained(model.off_share(expected), model)
         both = Alternative(0.0, expected), Alternative(unknown, expected, unexplained=True)

@@ -369,7 +369,7 @@ class ExplanationSearch:
         """
         bursts, reverse = self.space.likely_bursts(machine), self.space.prior().reverse
         run, model = self.space.alone(machine.name, bursts), self.space.posterior().model
-        target_ps = self.space.inside_ps / model.usual_ratio
+        target_ps = model.simulated_ps(self.space.inside_ps)
         if run.elapsed_ps >= target_ps:
             return
         scenario = self.space.others.add_to(machine.prepared, bursts)

@@ -345,13 +345,13 @@ class CableCosts:
         model = self.posterior.model
 
         def log_time(ps: Floats) -> Floats:
-            off = np.log(model.measured_ps / ps / model.usual_ratio) / model.time_error
+            off = np.log(model.measured_ps / model.usual_times(ps)) / model.time_error
             return np.asarray(-0.5 * off**2, np.float64)
 
         alone = log_time(elapsed_ps)
         if self.noise_ps <= 0:
             return alone
-        target = model.measured_ps / model.usual_ratio
+        target = model.simulated_ps(model.measured_ps)
         noisy = np.maximum(np.minimum(elapsed_ps + self.noise_ps, target), elapsed_ps)
         spread = log_spread(np.log1p(self.noise_ps / elapsed_ps), model)
         return np.asarray(np.logaddexp(alone, log_time(noisy) + spread), np.float64)

@@ -12,6 +12,7 @@ from tailback.diagnosis.model import (
     Cause,
     Diagnosis,
     Gain,
+    Kind,
     Remedy,
     Status,
 )
@@ -151,7 +152,12 @@ def find_remedy(
 
 
 def recommend_surely(
-    run: Run, diagnosis: Diagnosis, search: RemedySearch, context: RemedyContext, **said: Any
+    run: Run,
+    diagnosis: Diagnosis,
+    search: RemedySearch,
+    context: RemedyContext,
+    without: frozenset[Kind] = frozenset(),
+    **said: Any,
 ) -> Remedy | None:
     """The remedy of a diagnosis, which names the setting of the engine that would flip it.
 
@@ -160,14 +166,16 @@ def recommend_surely(
         diagnosis: Its diagnosis.
         search: What was tried.
         context: How to simulate, and the settings that are rarely known.
+        without: Kinds of which no part is recommended.
         said: As ``files``, ``commands`` and ``saves`` of :func:`recommend`.
     """
-    remedy = recommend(run, diagnosis, search.candidates, **said)
+    tried = [c for c in search.candidates if not c.kinds & without]
+    remedy = recommend(run, diagnosis, tried, **said)
     if remedy is None or not remedy.name or not context.settings:
         return remedy
     candidates = [
         with_sensitivity(c, search.changes[c.name], context) if c.name == remedy.name else c
-        for c in search.candidates
+        for c in tried
     ]
     return recommend(run, diagnosis, candidates, **said)
 

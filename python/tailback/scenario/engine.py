@@ -406,6 +406,16 @@ class EngineSection(Section):
     flow_control: FlowControlSection = Field(default_factory=FlowControlSection)
     pacing: PacingSection = Field(default_factory=PacingSection)
     send_delay: TimePs = Field(default=1_000_000, description="software latency before a message")
+    overhead: TimePs = Field(
+        default=0,
+        description="time of its processor that a rank spends on each message that it sends or "
+        "receives (o of LogGP)",
+    )
+    copy_rate: RateGbps | None = Field(
+        default=None,
+        description="rate at which either processor copies messages up to `eager`; "
+        "absent: in no time",
+    )
     eager: SizeBytes = Field(default=16384, description="larger messages wait for their receive")
     eager_sends: Literal["sent", "copied"] = Field(
         default="sent",

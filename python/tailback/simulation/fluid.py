@@ -362,7 +362,8 @@ def rank_model(
         header_bytes=scenario.packet_header_bytes,
         switch_delay_ps=engine.switch_delay,
         store_and_forward=engine.switching == "store-and-forward",
-        send_delay_ps=engine.send_delay,
+        # This model has no processors.
+        send_delay_ps=engine.send_delay + 2 * engine.overhead,
         eager_bytes=engine.eager,
         copies_eager=engine.eager_sends == "copied",
         progress_in_calls=engine.progress == "calls",

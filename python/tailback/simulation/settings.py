@@ -239,6 +239,8 @@ class EngineSettings:
     injection: str
     injection_mbps: int
     send_delay_ps: int
+    overhead_ps: int = 0
+    copy_gbps: float = 0.0
     eager_bytes: int
     eager_sends: str
     progress: str
@@ -291,6 +293,8 @@ class EngineSettings:
             injection=engine.injection,
             injection_mbps=round((engine.injection_rate or 0) * 1000),
             send_delay_ps=engine.send_delay,
+            overhead_ps=engine.overhead,
+            copy_gbps=engine.copy_rate or 0.0,
             eager_bytes=engine.eager,
             eager_sends=engine.eager_sends,
             progress=engine.progress,

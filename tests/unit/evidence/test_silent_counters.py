@@ -70,6 +70,13 @@ def test_uncounted_cable_is_no_evidence_of_routes() -> None:
     assert FABRIC.link_name(CABLE) in note and "stand at 0 at both ends" in note
 
 
+def test_collectives_show_no_cable_in_use() -> None:
+    """A library may send their messages to other ranks than is assumed, over other cables."""
+    collectives = replace(OWN, assumed=np.full(len(OWN.size_bytes), True))
+    silent = silenced(carried(0.5), CABLE)
+    assert not used_cables(silent, FABRIC, collectives, NOTHING).any()
+
+
 def test_uncounted_switch_is_no_evidence_of_routes() -> None:
     spine = FABRIC.link_dst[CABLE]
     cables = np.flatnonzero(FABRIC.link_dst == spine).tolist()

@@ -67,9 +67,26 @@ def test_a_placement_competes_with_all_it_saves() -> None:
     # A placement is only at fault from 10 % on, but then it is compared by its whole cost.
     decision = decided(cost("placement", 0.2), cost("noise", 0.2))
     assert decision.chances["placement"] == pytest.approx(decision.chances["noise"], abs=0.06)
-    # What an exchange with several partners costs in any case remains.
-    ordinary = decided(cost("pattern", 0.29), cost("noise", 0.2))
-    assert ordinary.chances["pattern"] == pytest.approx(ordinary.chances["noise"], abs=0.06)
+    # What an order of computation costs in any case remains.
+    ordinary = decided(cost("late-partner", 0.29), cost("noise", 0.2))
+    assert ordinary.chances["late-partner"] == pytest.approx(ordinary.chances["noise"], abs=0.06)
+
+
+def test_faults_come_before_costs_of_every_network() -> None:
+    small = cost("noise", 0.15)
+    for larger in (cost("capacity", 0.5), cost("pattern", 0.5)):
+        assert decided(larger, small).cause == "noise"
+        assert decided(larger, cost("noise", 0.02)).cause == larger.cause
+    ensemble = Ensemble.of((Alternative(0.0, S),), ErrorModel(S), S)
+    placed = decide((cost("placement", 0.4), small), ensemble, no_faults=frozenset({"placement"}))
+    assert placed.cause == "noise"
+
+
+def test_hidden_cause_is_as_probable_as_its_alternatives() -> None:
+    slow = Alternative(0.0, S, hidden_ps={"slow-link": S // 4})
+    ensemble = Ensemble.of((slow, Alternative(0.0, S)), ErrorModel(S), S)
+    assert ensemble.hides("slow-link") == pytest.approx(0.5)
+    assert ensemble.hides("placement") == 1.0
 
 
 @pytest.mark.parametrize("cause", ["slow-link", "pattern", "placement", "late-partner"])
@@ -107,22 +124,23 @@ def test_retransmissions_hide_small_imbalance() -> None:
     ensemble = Ensemble.of((Alternative(0.0, S),), ErrorModel(S), S)
     small, large = [cost("imbalance", 0.12)], [cost("imbalance", 0.4)]
     assert decide(small, ensemble).cause == "imbalance"
-    assert decide(small, ensemble, lossy=True).cause == "undetermined"
-    assert decide(large, ensemble, lossy=True).cause == "imbalance"
+    lossy = Ensemble.of((Alternative(0.0, S),), ErrorModel(S, lossy=True), S)
+    assert decide(small, lossy).cause == "undetermined"
+    assert decide(large, lossy).cause == "imbalance"
 
 
 def test_intervals_include_the_error_of_the_model() -> None:
     exact = [cost("slow-link", 0.4), cost("imbalance", 0.2)]
-    link, computed = with_model_error(exact, S, lossy=False)
+    link, computed = with_model_error(exact, S, ErrorModel(S))
     assert (link.ps - link.low_ps) / S == pytest.approx(0.159, abs=0.001)
     assert link.high_ps - link.ps == link.ps - link.low_ps
     assert (computed.high_ps - computed.low_ps) / S == pytest.approx(2 * 0.0457, abs=0.001)
-    _, hidden = with_model_error(exact, S, lossy=True)
+    _, hidden = with_model_error(exact, S, ErrorModel(S, lossy=True))
     # The time of a run on a lossy network has an error of 12 %.
     assert hidden.low_ps == 0
     assert hidden.high_ps / S == pytest.approx(1.0 - 0.8 * math.exp(-1.96 * 0.12))
     # No interval is narrower than the simulations, or wider than the run.
-    (wide,) = with_model_error([cost("slow-link", 0.9, 0.5)], S, lossy=False)
+    (wide,) = with_model_error([cost("slow-link", 0.9, 0.5)], S, ErrorModel(S))
     assert wide.low_ps == round(0.4 * S) and wide.high_ps == round(1.4 * S)
 
 

@@ -35,7 +35,7 @@ def test_the_remedy_is_one_for_the_measured_cause() -> None:
     run = expected(100, share("placement", 0.4)).model_copy(update={"cause": "pattern"})
     assert run.remedy is not None
 
-    def advise(diagnosis: Diagnosis, _saves: Saves) -> Remedy | None:
+    def advise(diagnosis: Diagnosis, *_: object) -> Remedy | None:
         assert run.remedy is not None
         return run.remedy.model_copy(update={"actions": (f"for {diagnosis.cause}",)})
 
@@ -81,7 +81,7 @@ def test_words_of_gain_are_of_measured_time() -> None:
     before = Candidate(name="block", elapsed_ps=100 * MS, repetitions=1)
     tried = before.model_copy(update={"name": "tile", "elapsed_ps": 60 * MS})
 
-    def advise(diagnosis: Diagnosis, saves: Saves) -> Remedy | None:
+    def advise(diagnosis: Diagnosis, saves: Saves, _without: object) -> Remedy | None:
         assert run.remedy is not None
         return run.remedy.model_copy(update={"actions": (saves(tried, before),)})
 

@@ -5,5 +5,6 @@ pub(crate) mod flows;
 mod injection;
 pub(crate) mod messages;
 pub(crate) mod pacing;
+pub(crate) mod processors;
 mod ranks;
 mod uncontended;

@@ -6,7 +6,8 @@
 //! acknowledged send is complete when the acknowledgement of its completed receive has arrived.
 //! Messages above the eager limit use a rendezvous: a request to send, and a clear to send once the
 //! receive is posted, both simulated as packets. A rank whose library answers only in calls answers
-//! them when its computation is over. Ranks on the same host exchange messages through
+//! them when its computation is over. What of its processor each message takes is in
+//! [`crate::host::processors`]. Ranks on the same host exchange messages through
 //! memory, whose bandwidth all of them share, or through ports of their own, whose buffers take
 //! messages of any size. In memory, large ones wait for their receive, too.
 
@@ -36,8 +37,9 @@ const REQUESTED: u32 = 3;
 const CLEARED: u32 = 4;
 const RECEIVED: u32 = 5;
 const COPIED: u32 = 6;
+pub(super) const HANDLED: u32 = 7;
 /// Values from here on: a control packet in slot `value - NOTICE`.
-const NOTICE: u32 = 7;
+const NOTICE: u32 = 8;
 
 impl<P: Probe> Shard<'_, P> {
     /// Prefetches the send state of a message.
@@ -147,15 +149,25 @@ impl<P: Probe> Shard<'_, P> {
                     self.queue.push(Event::new(self.now + ps, EventKind::Rank, rank, 0));
                     return;
                 }
-                Op::Send(message) => self.post_send(rank, message, false),
-                Op::SynchronousSend(message) | Op::AcknowledgedSend(message) => {
-                    self.post_send(rank, message, true)
+                Op::Send(message)
+                | Op::SynchronousSend(message)
+                | Op::AcknowledgedSend(message) => {
+                    self.post_send(rank, message, !matches!(op, Op::Send(_)));
+                    let send_ps = self.send_ps(message);
+                    if send_ps > 0 {
+                        let posted = Event::new(self.now + send_ps, EventKind::Rank, rank, 0);
+                        return self.queue.push(posted);
+                    }
                 }
                 Op::Receive(message) => self.post_receive(rank, message),
                 Op::Wait(request) => {
+                    let handled = self.handle_arrived(rank);
                     if !self.is_complete(rank, request) {
                         self.ranks[r].block(request, self.now);
                         return;
+                    }
+                    if handled > self.now {
+                        return self.queue.push(Event::new(handled, EventKind::Rank, rank, 0));
                     }
                 }
             }
@@ -192,9 +204,10 @@ impl<P: Probe> Shard<'_, P> {
                 self.receives[receive as usize].packets_left = 0;
                 self.receives[receive as usize].arrival_ps = self.now;
                 self.on_sent(message);
-                self.message_arrived(message);
+                self.on_arrived(message);
             }
-            ARRIVED => self.message_arrived(message),
+            ARRIVED => self.on_arrived(message),
+            HANDLED => self.message_arrived(message),
             REQUESTED => {
                 let dst = self.model.program.messages[message as usize].dst;
                 if !self.answers_later(dst, message) {
@@ -424,7 +437,7 @@ impl<P: Probe> Shard<'_, P> {
         self.queue.push(Event::new(time, EventKind::Message, message, what));
     }
 
-    fn message_arrived(&mut self, message: u32) {
+    pub(super) fn message_arrived(&mut self, message: u32) {
         let envelope = &self.model.program.messages[message as usize];
         let state = &mut self.receives[self.model.receive_of(message) as usize];
         assert!(!state.arrived, "message {message} arrived twice");
@@ -446,7 +459,7 @@ impl<P: Probe> Shard<'_, P> {
             && self.is_complete(rank, request)
         {
             self.rank(rank).unblock(now);
-            self.advance_rank(rank);
+            self.continue_rank(rank);
         }
     }
 
@@ -468,7 +481,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let state = &mut self.sends[self.model.send_of(message) as usize];
         (state.post_ps, state.synchronous, state.complete) = (self.now, synchronous, copied);
-        let time = self.now + self.model.settings.send_delay_ps;
+        let time = self.now + self.send_ps(message) + self.model.settings.send_delay_ps;
         self.queue.push(Event::new(time, EventKind::Message, message, READY));
     }
 

@@ -234,6 +234,13 @@ pub struct Settings {
     pub injection_mbps: u32,
     /// Software latency between the posting of a send and its first byte at the adapter.
     pub send_delay_ps: u64,
+    /// Time of its processor that a rank spends on each message that it sends or receives: `o` of
+    /// LogGP (Alexandrov et al. 1995).
+    #[serde(default)]
+    pub overhead_ps: u64,
+    /// Rate at which either processor copies a message up to the eager limit; 0 if it takes no time.
+    #[serde(default)]
+    pub copy_gbps: f64,
     /// Larger messages wait until their receive is posted (rendezvous).
     pub eager_bytes: u64,
     /// See [`EagerSends`].
@@ -315,6 +322,8 @@ impl Default for Settings {
             injection: Injection::Fifo,
             injection_mbps: 0,
             send_delay_ps: 0,
+            overhead_ps: 0,
+            copy_gbps: 0.0,
             eager_bytes: u64::MAX,
             eager_sends: EagerSends::Sent,
             progress: RendezvousProgress::Always,
@@ -457,6 +466,12 @@ impl Settings {
                 return ENGINE.range(key, value, "give a rate above 0, like 80 Gb/s");
             }
         }
+        // Slower copies would take longer than the longest delay.
+        let least = self.eager_bytes.min(1 << 40) as f64 * 8000.0 / MAX_DELAY_PS as f64;
+        if self.copy_gbps != 0.0 && !(self.copy_gbps >= least && self.copy_gbps.is_finite()) {
+            let value = format!("{} Gb/s", self.copy_gbps);
+            return ENGINE.range("copy_rate", value, "give a rate above 0, like 80 Gb/s");
+        }
         let (mut timer_ps, mut hold, mut poll) = (0, 0, 0);
         if let Some(control) = &self.congestion_control {
             timer_ps = control.timer_ps;
@@ -467,6 +482,7 @@ impl Settings {
         for (section, key, ps) in [
             (ENGINE, "local_delay", self.local_delay_ps),
             (ENGINE, "send_delay", self.send_delay_ps),
+            (ENGINE, "overhead", self.overhead_ps),
             (ENGINE, "switch_delay", self.switch_delay_ps),
             (ADAPTIVE, "gap", self.adaptive.gap_ps),
             (CONGESTION_CONTROL, "timer", timer_ps),

@@ -11,6 +11,7 @@ use crate::congestion::CongestionState;
 use crate::events::queue::{Event, EventKind, EventQueue};
 use crate::host::adapter::Adapter;
 use crate::host::messages::{ReceiveState, SendState};
+use crate::host::processors::Processors;
 use crate::model::Model;
 use crate::network::link::Links;
 use crate::network::packet::{Light, Packet, PacketPool};
@@ -65,6 +66,8 @@ pub(crate) struct Shard<'a, P> {
     /// Messages of each rank with a step of their rendezvous to answer when it is in a call again;
     /// None unless ranks answer only in calls.
     pub unanswered: Option<Vec<Vec<u32>>>,
+    /// None if messages take no time of processors.
+    pub processors: Option<Processors>,
     /// Each rank that began to compute and when, in order of time; None unless asked for.
     pub computations: Option<Vec<(u32, u64)>>,
     pub probe: P,

@@ -8,6 +8,7 @@ use crate::congestion::CongestionState;
 use crate::events::queue::{Event, EventKind};
 use crate::host::adapter::Adapter;
 use crate::host::messages::{ReceiveState, SendState};
+use crate::host::processors::Processors;
 use crate::intrinsics::{collect_with_huge_pages, with_huge_pages};
 use crate::model::{EndpointIndex, Model, packets_of};
 use crate::network::cable::Cable;
@@ -104,6 +105,7 @@ impl Model<'_> {
             memory: SharedMemory::new(self.placement.n_hosts(), settings.memory_gbps),
             gates: self.gates.clone().map(Box::new),
             unanswered: self.unanswered(ranks),
+            processors: Processors::new(settings, ranks),
             computations: self.settings.record_computation.then(Vec::new),
             outbox: (0..self.partition.shards).map(|_| Default::default()).collect(),
             rank_resumes: false,

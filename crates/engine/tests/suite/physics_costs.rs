@@ -67,6 +67,35 @@ fn completion_follows_mpi() {
     }
 }
 
+/// A rank spends its processor on every message that it sends, and on every one that it receives, one
+/// after the other: when they arrive in a wait, in order; otherwise at the next wait.
+#[test]
+fn ranks_spend_overhead_on_every_message() {
+    const OVERHEAD: u64 = 10 * WIRE;
+    let settings = Settings { overhead_ps: OVERHEAD, ..settings() };
+    let trip = WIRE + 2 * CABLE + SWITCH;
+    let finishes = |ranks: &[Vec<Do>]| {
+        let outcome = star(ranks.len() as u32, CABLE).run(&settings, &program(ranks));
+        outcome.ranks.iter().map(|rank| rank.finish_ps).collect::<Vec<_>>()
+    };
+    let sender = || vec![Do::Send(0, PACKET), Do::WaitAll];
+    let receives = |n| (1..=n).map(|src| Do::Receive(src, PACKET));
+    let alone = finishes(&[receives(1).chain([Do::WaitAll]).collect(), sender()]);
+    assert_eq!(alone, [OVERHEAD + trip + OVERHEAD, OVERHEAD + WIRE]);
+    let waiting: Vec<Do> = receives(3).chain([Do::WaitAll]).collect();
+    let three = finishes(&[waiting, sender(), sender(), sender()]);
+    assert_eq!(three[0], OVERHEAD + trip + 3 * OVERHEAD);
+    let busy = 100 * OVERHEAD;
+    let late = [Do::Compute(busy)].into_iter().chain(receives(3)).chain([Do::WaitAll]).collect();
+    let three = finishes(&[late, sender(), sender(), sender()]);
+    assert_eq!(three[0], busy + 3 * OVERHEAD);
+    let to_all: Vec<Do> = (1..=3).map(|dst| Do::Send(dst, PACKET)).chain([Do::WaitAll]).collect();
+    let one = || vec![Do::Receive(0, PACKET), Do::WaitAll];
+    let out = finishes(&[to_all, one(), one(), one()]);
+    let arrivals = [1, 2, 3].map(|sends| sends * OVERHEAD + trip + OVERHEAD);
+    assert_eq!(out, [&[3 * OVERHEAD + WIRE][..], &arrivals].concat());
+}
+
 /// One packet of buffer on long cables: the interval between packets is the round trip of a
 /// packet's buffer space. An input buffer returns the space when the tail has left (a switch delay
 /// and a packet time after the head arrived). An output buffer, and a node, return it when the tail
