@@ -54,8 +54,9 @@ SAVED_WHOLE = ("placement",)
 partners remains one, and so do dependencies; but the best placement saves all that the present one
 costs, so it is compared with other causes by its whole cost."""
 
-NO_FAULTS = frozenset({"pattern", "capacity"})
-"""Causes that every network with this program has: the main one only of a run without a fault."""
+NO_FAULTS = frozenset({"capacity"})
+"""Causes that no change of placement, routing or program removes: the main one only of a run
+without a fault."""
 
 ASSUMED = 0.6
 """The same for causes that rest on an untested assumption: those in the network if the hosts of the

@@ -141,6 +141,11 @@ class HypothesisSpace:
         """Measured time that a simulation covers, ps."""
         return modelled_part_ps(self.measured)
 
+    @property
+    def instant_ps(self) -> int:
+        """Time on a network without delay, ps; 0 if it was not simulated."""
+        return self.measured.measured.instant_ps
+
     def recorded_on(self, prepared: PreparedScenario) -> bool:
         """Whether the run was recorded on this fabric, so that its times are evidence on the links.
 
@@ -182,9 +187,7 @@ class HypothesisSpace:
             [hypothesis.outcome for hypothesis in arrangements] for arrangements in alone.values()
         ]
         model, prior = (
-            ErrorModel.of(
-                self.inside_ps, outcomes, lossy=lossy, instant_ps=self.measured.measured.instant_ps
-            ),
+            ErrorModel.of(self.inside_ps, outcomes, lossy=lossy, instant_ps=self.instant_ps),
             self.prior(),
         )
         simulated = [

@@ -111,8 +111,8 @@ class FurtherCosts:
         return round(self.routing_range_ps[0])
 
     def is_in_order(self, expected_ps: int) -> bool:
-        """Whether ranks are in host order, or as well placed as that."""
-        return _mean(self.in_order_ps) < FAULT * max(expected_ps, 1)
+        """Whether ranks are in host order, or as well placed; False if that was not simulated."""
+        return bool(self.in_order_ps) and _mean(self.in_order_ps) < FAULT * max(expected_ps, 1)
 
     def within(self, expected_ps: int, model: ErrorModel) -> FurtherCosts:
         """The same with the costs of routing and placement weighed by the measured time.
@@ -345,7 +345,8 @@ def _own_cost_of_placement(
     """
     saved = [ps / max(expected, 1) for ps in further.placement_ps]
     cost = sum(saved) / len(saved), min(saved), max(saved)
-    if further.is_in_order(expected) or share.removed is None or share.removed < cost[0]:
+    in_order = _mean(further.in_order_ps) < FAULT * max(expected, 1)
+    if in_order or share.removed is None or share.removed < cost[0]:
         return cost
     return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
 

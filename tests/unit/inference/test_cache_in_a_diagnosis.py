@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tailback as tb
+from tailback.api import expected_run
 from tailback.inference import explain, search
 from tailback.inference.comparisons import Comparisons
 from tailback.inference.explain import ScenarioWithEvidence
@@ -70,7 +71,7 @@ def diagnosed(
         return explained[-1]
 
     patch.setattr(engine._EngineRun, "_simulate", counted)
-    patch.setattr(sys.modules[tb.diagnose.__module__], "add_evidence", noted)
+    patch.setattr(expected_run, "add_evidence", noted)
     patch.setattr(HypothesisSpace, "recorded_on", lambda *_: True)
     patch.setattr(search, "MIN_STRETCHES", 1)
     scenario = {"fabric": FABRIC, "job": [{"trace": str(trace)}], "seed": 3}
