@@ -28,6 +28,7 @@ pub(crate) fn check(
     check_flow_control(fabric, settings)?;
     check_messages(program, settings)?;
     check_local(program, placement, settings)?;
+    check_copies(program, settings)?;
     check_times(program, placement)
 }
 
@@ -57,6 +58,22 @@ fn check_local(
             remedy: "give a higher rate, like 80 Gb/s".into(),
         }),
     }
+}
+
+/// No processor copies a message for longer than [`MAX_TIME_PS`].
+fn check_copies(program: &Program, settings: &Settings) -> Result<(), EngineError> {
+    let most = largest_message(program).min(settings.eager_bytes);
+    let gbps = settings.copy_gbps;
+    if gbps == 0.0 || most as f64 * 8000.0 / gbps <= MAX_TIME_PS as f64 {
+        return Ok(());
+    }
+    Err(EngineError::Setting {
+        section: "engine",
+        key: "copy_rate",
+        value: format!("{gbps} Gb/s"),
+        problem: format!("takes more than 53 days for a message of {}", size(most)),
+        remedy: "give a higher rate, like 80 Gb/s".into(),
+    })
 }
 
 /// A recorded packet carries the link in 24 bits.

@@ -34,36 +34,34 @@ impl Processors {
         let &Settings { overhead_ps, eager_bytes, copy_gbps, .. } = settings;
         let copy_ps_per_byte = if copy_gbps > 0.0 { 8000.0 / copy_gbps } else { 0.0 };
         let of_rank = vec![Processor::default(); ranks];
-        (overhead_ps > 0 || copy_gbps > 0.0)
-            .then_some(Self { overhead_ps, copy_ps_per_byte, eager_bytes, of_rank })
+        (overhead_ps > 0 || copy_gbps > 0.0).then_some(Self {
+            overhead_ps,
+            copy_ps_per_byte,
+            eager_bytes,
+            of_rank,
+        })
     }
 
     /// Time that a message of so many bytes takes of either of its processors.
     fn message_ps(&self, bytes: u64) -> u64 {
         let copied = if bytes <= self.eager_bytes { bytes } else { 0 };
-        self.overhead_ps + (copied as f64 * self.copy_ps_per_byte) as u64
+        self.overhead_ps + (copied as f64 * self.copy_ps_per_byte).round() as u64
     }
 }
 
 impl<P: Probe> Shard<'_, P> {
-    /// Time of its processor that the send of a message takes.
+    /// Time of its processor that the send, or the receive, of a message takes.
     #[inline]
-    pub(super) fn send_ps(&self, message: u32) -> u64 {
+    pub(super) fn processor_ps(&self, message: u32) -> u64 {
         let Some(processors) = &self.processors else { return 0 };
-        processors.message_ps(self.bytes_between_hosts(message))
-    }
-
-    /// Bytes of a message, 0 within a host.
-    fn bytes_between_hosts(&self, message: u32) -> u64 {
         let envelope = &self.model.program.messages[message as usize];
-        if self.model.same_host(envelope) { 0 } else { envelope.bytes }
+        processors.message_ps(if self.model.same_host(envelope) { 0 } else { envelope.bytes })
     }
 
     /// All packets of a message have arrived, and its receiver may have to handle it first.
     pub(super) fn on_arrived(&mut self, message: u32) {
-        let bytes = self.bytes_between_hosts(message);
+        let message_ps = self.processor_ps(message);
         if let Some(processors) = &mut self.processors {
-            let message_ps = processors.message_ps(bytes);
             let dst = self.model.program.messages[message as usize].dst;
             let r = self.model.local_rank(dst) as usize;
             let processor = &mut processors.of_rank[r];

@@ -153,9 +153,9 @@ impl<P: Probe> Shard<'_, P> {
                 | Op::SynchronousSend(message)
                 | Op::AcknowledgedSend(message) => {
                     self.post_send(rank, message, !matches!(op, Op::Send(_)));
-                    let send_ps = self.send_ps(message);
-                    if send_ps > 0 {
-                        let posted = Event::new(self.now + send_ps, EventKind::Rank, rank, 0);
+                    let busy_ps = self.processor_ps(message);
+                    if busy_ps > 0 {
+                        let posted = Event::new(self.now + busy_ps, EventKind::Rank, rank, 0);
                         return self.queue.push(posted);
                     }
                 }
@@ -481,7 +481,7 @@ impl<P: Probe> Shard<'_, P> {
         }
         let state = &mut self.sends[self.model.send_of(message) as usize];
         (state.post_ps, state.synchronous, state.complete) = (self.now, synchronous, copied);
-        let time = self.now + self.send_ps(message) + self.model.settings.send_delay_ps;
+        let time = self.now + self.processor_ps(message) + self.model.settings.send_delay_ps;
         self.queue.push(Event::new(time, EventKind::Message, message, READY));
     }
 

@@ -466,9 +466,7 @@ impl Settings {
                 return ENGINE.range(key, value, "give a rate above 0, like 80 Gb/s");
             }
         }
-        // Slower copies would take longer than the longest delay.
-        let least = self.eager_bytes.min(1 << 40) as f64 * 8000.0 / MAX_DELAY_PS as f64;
-        if self.copy_gbps != 0.0 && !(self.copy_gbps >= least && self.copy_gbps.is_finite()) {
+        if !(self.copy_gbps >= 0.0 && self.copy_gbps.is_finite()) {
             let value = format!("{} Gb/s", self.copy_gbps);
             return ENGINE.range("copy_rate", value, "give a rate above 0, like 80 Gb/s");
         }

@@ -130,6 +130,10 @@ fn overlong_local_messages_name_their_setting() {
     assert_eq!(refused(&Settings { local_delay_ps: long, ..settings() }), "local_delay");
     assert_eq!(refused(&Settings { send_delay_ps: long, ..settings() }), "send_delay");
     assert_eq!(refused(&Settings { switch_delay_ps: long, ..settings() }), "switch_delay");
+    assert_eq!(refused(&Settings { overhead_ps: long, ..settings() }), "overhead");
+    for copy_gbps in [1e-12, -1.0, f64::INFINITY] {
+        assert_eq!(refused(&Settings { copy_gbps, ..settings() }), "copy_rate");
+    }
 }
 
 #[test]

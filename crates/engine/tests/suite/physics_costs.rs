@@ -94,6 +94,15 @@ fn ranks_spend_overhead_on_every_message() {
     let out = finishes(&[to_all, one(), one(), one()]);
     let arrivals = [1, 2, 3].map(|sends| sends * OVERHEAD + trip + OVERHEAD);
     assert_eq!(out, [&[3 * OVERHEAD + WIRE][..], &arrivals].concat());
+    // Copies of messages up to the limit take as long at 100 Gb/s as they do on the wire.
+    for (eager_bytes, copied) in [(PACKET, WIRE), (PACKET - 1, 0)] {
+        let settings =
+            Settings { overhead_ps: 0, copy_gbps: 100.0, eager_bytes, ..settings.clone() };
+        let ranks = [receives(1).chain([Do::WaitAll]).collect(), sender()];
+        let outcome = star(2, CABLE).run(&settings, &program(&ranks));
+        let handshake = if copied == 0 { 2 * (2 * CABLE + SWITCH + 32 * 80) } else { 0 };
+        assert_eq!(outcome.ranks[0].finish_ps, handshake + trip + 2 * copied);
+    }
 }
 
 /// One packet of buffer on long cables: the interval between packets is the round trip of a

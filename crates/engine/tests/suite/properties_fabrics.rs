@@ -256,6 +256,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
                     eager_bytes,
                     switch_delay_ps: delay,
                     send_delay_ps: if flag(7) { 1_000_000 } else { 0 },
+                    overhead_ps: if flag(8) { 300_000 } else { 0 },
+                    copy_gbps: if flag(8) && flag(9) { 80.0 } else { 0.0 },
                     ..extras
                 }
             },
@@ -328,6 +330,8 @@ fn slower(settings: &Settings, times: u64) -> Settings {
     Settings {
         switch_delay_ps: times * settings.switch_delay_ps,
         send_delay_ps: times * settings.send_delay_ps,
+        overhead_ps: times * settings.overhead_ps,
+        copy_gbps: settings.copy_gbps / times as f64,
         local_gbps: settings.local_gbps / times as f64,
         memory_gbps: settings.memory_gbps / times as f64,
         local_delay_ps: times * settings.local_delay_ps,
