@@ -73,6 +73,7 @@ PROGRESS_IN_CALLS: Final = (
     "call; with this setting the model agrees better with the measurement"
 )
 OTHER_ALGORITHM: Final = {
+    "binary-broadcast": "MPI_Bcast send down a binary tree",
     "doubling-allgather": "MPI_Allgather double recursively",
     "other-alltoall": "MPI_Alltoall send all blocks at once, or small ones pairwise",
     "halving-allreduce": "MPI_Allreduce halve and double recursively",

@@ -254,6 +254,31 @@ def _tree_down(
     return steps
 
 
+def binary_broadcast(size: int, me: int, root: int, total: int) -> list[CollectiveStep]:
+    """Broadcast of ``total`` bytes by a binary tree, with ranks numbered level by level [tuned].
+
+    Both halves of a level are below the same ranks, in the same order.
+
+    Args:
+        size: Number of ranks.
+        me: This rank.
+        root: The rank that has the message.
+        total: Its bytes.
+    """
+    virtual = (me - root) % size
+    width = 1 << ((virtual + 1).bit_length() - 1)
+    steps = []
+    if virtual:
+        above = width // 2
+        parent = virtual - (above if virtual < width - 1 + above else width)
+        steps.append(CollectiveStep((), ((_real(parent, root, size), total),)))
+    below = [child for child in (virtual + width, virtual + 2 * width) if child < size]
+    if below:
+        sends = tuple((_real(child, root, size), total) for child in below)
+        steps.append(CollectiveStep(sends, ()))
+    return steps
+
+
 def _tree_up(
     size: int, me: int, root: int, carry: Callable[[int, int], int]
 ) -> list[CollectiveStep]:

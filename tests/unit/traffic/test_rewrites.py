@@ -49,10 +49,13 @@ SUMMED: Options = {"kind": "summed"}
 """Two calls of MPI_Allreduce as rings of eight ranks, with one tag each as of a trace."""
 GATHERED: Options = {"kind": "summed", "call": "MPI_Allgather"}
 """Two calls of MPI_Allgather, likewise."""
+SPREAD: Options = {"kind": "summed", "call": "MPI_Bcast"}
+"""Two calls of MPI_Bcast, likewise."""
 BLOCKS: Options = {"kind": "alltoall", "ranks": 8, "size": "16 KiB"}
 NAIVE: Options = {"kind": "reduce-naive", "ranks": 11, "arrays": 3, "root": 4}
 
 APPLIES: dict[str, list[Options]] = {
+    "binary-broadcast": [SPREAD, {**SPREAD, "ranks": 4}, {**SPREAD, "ranks": 11}],
     "doubling-allgather": [GATHERED, {**GATHERED, "ranks": 4}],
     "halving-allreduce": [SUMMED],
     "mirrored-order": [{**STENCIL, "post": "all"}, GHOST],
@@ -75,6 +78,7 @@ APPLIES: dict[str, list[Options]] = {
     "tree-reduce": [NAIVE, {**NAIVE, "post": "all", "root": 0}],
 }
 REFUSES: dict[str, list[tuple[Options, str]]] = {
+    "binary-broadcast": [(SUMMED, "not called"), ({**SPREAD, "ranks": 3}, "fewer than 4")],
     "doubling-allgather": [(SUMMED, "not called"), ({**GATHERED, "ranks": 6}, "no single")],
     "halving-allreduce": [(RING, "not called"), ({**SUMMED, "ranks": 6}, "no single ring")],
     "mirrored-order": [(RING, "no rank posts sends to two others")],
@@ -238,7 +242,9 @@ def test_it_keeps_what_it_says(name: str, options: Options) -> None:
             key: sum(sizes) for key, sizes in before.items()
         }
     else:
-        assert {src for src, _, _ in before} <= {src for src, _, _ in after}
+        # All contribute as before, or all learn of it.
+        end = 1 if name == "binary-broadcast" else 0
+        assert {key[end] for key in before} <= {key[end] for key in after}
 
 
 @pytest.mark.parametrize(
@@ -302,6 +308,21 @@ def test_doubling_keeps_the_bytes_of_an_allgather() -> None:
     rows = slice(*doubled.rank_start[:2].astype(int))
     sends = doubled.amount[rows][doubled.kind[rows] == Op.ISEND]
     assert sends.tolist() == 2 * [100_003, 200_006, 400_012]
+
+
+@pytest.mark.parametrize("ranks", [4, 8, 11, 16])
+def test_binary_tree_sends_a_broadcast_once_to_each(ranks: int) -> None:
+    options = {**SPREAD, "ranks": ranks}
+    tree = rewritten("binary-broadcast", program_of(options)).program
+    src, dst, size = tree.traffic_matrix()[:3]
+    assert (size == 2 * 100_003).all() and sorted(dst.tolist()) == list(range(1, ranks))
+    children = np.bincount(src, minlength=ranks)
+    assert children.max() == 2 and children[0] == 2
+    if ranks == 16:
+        below_three = sorted(
+            to for of, to in zip(src.tolist(), dst.tolist(), strict=True) if of == 3
+        )
+        assert below_three == [7, 11]
 
 
 def test_rotation_sends_every_rank_elsewhere_first() -> None:

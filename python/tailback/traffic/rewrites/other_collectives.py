@@ -15,6 +15,7 @@ from tailback.traffic.collectives import (
     CollectiveStep,
     alltoall_at_once,
     alltoall_pairwise,
+    binary_broadcast,
     blocking_name,
     doubling_allgather,
     halving_allreduce,
@@ -35,7 +36,7 @@ from tailback.traffic.rewrites.rewrite import (
     Rewritten,
 )
 
-ALGORITHMS = ("doubling-allgather", "halving-allreduce", "other-alltoall")
+ALGORITHMS = ("binary-broadcast", "doubling-allgather", "halving-allreduce", "other-alltoall")
 """Rewrites that only select another algorithm of a collective."""
 
 MAX_MESSAGES = 1 << 19
@@ -74,6 +75,48 @@ def other_alltoall(program: Program, focus: Focus) -> Rewritten:
         "result",
         _ASSUMES,
     )
+
+
+@REWRITES.register("binary-broadcast")
+def broadcast_by_binary_tree(program: Program, focus: Focus) -> Rewritten:
+    """MPI_Bcast scatters and gathers, or sends down a binomial tree: send down a binary one.
+
+    Applies to calls of four or more ranks, one of which sends before it receives.
+    """
+    messages = _messages_of_calls(program, focus, "MPI_Bcast")
+    edit, tag = ProgramEdit(program), fresh_tag(program)
+    for call in _calls(program, messages, np.zeros(len(messages), np.int64)):
+        members = np.unique(np.concatenate([call.src, call.dst]))
+        begun = np.full((2, len(members)), len(program.kind), np.int64)
+        received = np.zeros(len(members), np.int64)
+        for first, rank, post in zip(
+            begun, (call.src, call.dst), (call.send, call.receive), strict=True
+        ):
+            np.minimum.at(first, np.searchsorted(members, rank), post)
+        np.add.at(received, np.searchsorted(members, call.dst), call.size)
+        roots = np.flatnonzero(begun[0] < begun[1])
+        if len(roots) != 1:
+            raise DoesNotApplyError("MPI_Bcast is no message from one rank to all others there")
+        # Ranks that scatter receive some shares again when they gather; others do not.
+        total = int(np.delete(received, roots).min())
+        steps = partial(_from_root, binary_broadcast, int(roots[0]), total)
+        _replace(edit, call, steps, tag)
+    return Rewritten(
+        edit.build(),
+        f"Let MPI_Bcast send down a binary tree: {_OPTION.format('bcast', 5)}.",
+        "result",
+        _ASSUMES,
+    )
+
+
+def _from_root(
+    algorithm: Callable[[int, int, int, int], list[CollectiveStep]],
+    root: int,
+    total: int,
+    size: int,
+    me: int,
+) -> list[CollectiveStep]:
+    return algorithm(size, me, root, total)
 
 
 @REWRITES.register("doubling-allgather")
@@ -156,14 +199,14 @@ def _calls(program: Program, messages: MessageSet, turn: Ints) -> Iterator[Messa
     order = np.argsort(index.reshape(-1), kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(index.reshape(-1)[order])) + 1):
         call = MessageSet(*(column[rows] for column in messages.__dict__.values()))
-        if len(np.unique(call.src)) < MIN_SENDERS:
+        if len(np.unique(np.concatenate([call.src, call.dst]))) < MIN_SENDERS:
             raise DoesNotApplyError(f"calls there are of fewer than {MIN_SENDERS} ranks")
         yield call
 
 
 def _replace(edit: ProgramEdit, call: MessageSet, steps: Steps, tag: int) -> None:
     """Replace the messages of a call: each rank takes part where its first operation was."""
-    members = np.unique(call.src)
+    members = np.unique(np.concatenate([call.src, call.dst]))
     edit.remove(np.concatenate([call.send, call.receive]))
     first = np.full(len(members), len(edit.program.kind), np.int64)
     for rank, post in ((call.src, call.send), (call.dst, call.receive)):
