@@ -38,7 +38,6 @@ class Training(Pattern):
     gradient: SizeBytes = Field(description="gradients of a layer, of one rank")
     compute: TimePs = Field(description="forward pass of a layer and microbatch; backward: twice")
     steps: int = Field(default=1, ge=1, le=1 << 20)
-    ranks_per_host: int = Field(default=8, ge=1, description="for rings and trees")
     algorithm: Literal["ring", "tree"] | None = None
     protocol: Literal["simple", "ll", "ll128"] | None = None
     channels: int | None = Field(default=None, ge=1, le=MAX_CHANNELS)
@@ -75,8 +74,14 @@ class Training(Pattern):
                 step.run(stage)
             step.turn += 1
         name = f"training d{self.data} t{self.tensor} p{self.pipeline} e{self.expert}"
-        hosts = [rank // self.ranks_per_host for rank in range(n_ranks)]
-        source = GpuProgram(name, hosts, step.collectives, step.timeline, error=ScenarioError)
+        source = GpuProgram(
+            name,
+            range(n_ranks),
+            step.collectives,
+            step.timeline,
+            error=ScenarioError,
+            assumes_hosts=True,
+        )
         chosen = NcclSection(
             algorithm=self.algorithm, protocol=self.protocol, channels=self.channels
         )

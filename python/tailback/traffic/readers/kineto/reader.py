@@ -8,7 +8,6 @@ NCCL's log, if there is one in the same folder, else from NCCL's cost model.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Any
 
 from tailback.errors import TraceError
 from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, NotUsed, not_used
-from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, parsed_json, record_files
 from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.recorded import record_calls, single_rank_shows
@@ -115,6 +114,7 @@ def read(path: Path) -> Program:
             notes,
             RecordedTimes(calls_ps, between_ps),
             log.port_gbps,
+            assumes_hosts=not all(named),
         )
     )
     program.hosts = tuple(named) if all(named) else ()
@@ -210,15 +210,7 @@ def _belongs(path: Path) -> bool:
 
 def _read_document(file: Path) -> dict[str, Any]:
     """The JSON object of a file; raises TraceError."""
-    try:
-        document = json.loads(content(file, TraceError, TRACE_MEMORY))
-    except ValueError as error:
-        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
-        raise TraceError(
-            f"is not valid JSON: {error}", file=file, place=place, remedy=_AGAIN
-        ) from None
-    except RecursionError:
-        raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
+    document = parsed_json(content(file, TraceError, TRACE_MEMORY), file, TraceError, _AGAIN)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise TraceError("has no list 'traceEvents'", file=file, remedy=_AGAIN)
     return document
