@@ -163,6 +163,27 @@ def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message:
     assert caught.value.place == "traceEvents[1]" and caught.value.remedy
 
 
+@pytest.mark.parametrize("size", [0, 200])
+def test_cut_trace_is_counted_and_left_out(size: int, tmp_path: Path) -> None:
+    events = [collective(0, 5, "allreduce", 100, [0, 1, 2])]
+    file = write(tmp_path, events, events, events) / "rank-1.1.pt.trace.json"
+    file.write_text(file.read_text()[:size])
+    program = read_trace(tmp_path)
+    (note,) = program.not_used
+    assert note.startswith("1 of 3 traces cannot be read (the first: rank-1.1.pt.trace.json (line")
+    reader = timed_reader(tmp_path)
+    assert reader is not None and reader.record(tmp_path).not_recorded == "1 of 3 ranks"
+
+
+def test_cut_trace_of_groups_is_refused(tmp_path: Path) -> None:
+    pairs = [[collective(0, 5, "allreduce", 100, [k, k + 1])] for k in (0, 0, 2, 2)]
+    file = write(tmp_path, *pairs) / "rank-1.1.pt.trace.json"
+    file.write_text(file.read_text()[:200])
+    with pytest.raises(TraceError, match="is not valid JSON") as caught:
+        read_trace(tmp_path)
+    assert caught.value.file == file
+
+
 def test_traces_of_two_runs_name_both_files(tmp_path: Path) -> None:
     events = [collective(0, 5, "allreduce", 100, [0, 1])]
     file = write(tmp_path, events, events) / "rank-1.1.pt.trace.json"

@@ -66,6 +66,13 @@ class Training(Pattern):
 
     def program(self, n_ranks: int, seed: int) -> Program:
         """Nothing is random."""
+        chosen = NcclSection(
+            algorithm=self.algorithm, protocol=self.protocol, channels=self.channels
+        )
+        return compile_gpu(self.activity(n_ranks), chosen)
+
+    def activity(self, n_ranks: int) -> GpuProgram:
+        """Collectives and computation of the accelerators; raises ScenarioError for too many."""
         passes = self.steps * self.microbatches * self.layers // self.pipeline
         refuse_if_huge(n_ranks * passes * 8)
         step = _Step(self, n_ranks)
@@ -74,7 +81,7 @@ class Training(Pattern):
                 step.run(stage)
             step.turn += 1
         name = f"training d{self.data} t{self.tensor} p{self.pipeline} e{self.expert}"
-        source = GpuProgram(
+        return GpuProgram(
             name,
             range(n_ranks),
             step.collectives,
@@ -82,10 +89,6 @@ class Training(Pattern):
             error=ScenarioError,
             assumes_hosts=True,
         )
-        chosen = NcclSection(
-            algorithm=self.algorithm, protocol=self.protocol, channels=self.channels
-        )
-        return compile_gpu(source, chosen)
 
 
 class _Step:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tailback.errors import TraceError
-from tailback.io.delimited import FILES_NAMED, NotUsed, not_used
+from tailback.io.delimited import FILES_NAMED, NotUsed, not_readable, not_used
 from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.readers.flight_recorder.dump import (
     ProcessGroup,
@@ -91,17 +91,26 @@ def _read_files(files: tuple[tuple[Path, int], ...], notes: tuple[str, ...]) -> 
         dumps[dump.rank] = dump
     if not dumps:
         raise damaged[0]
-    made = list(notes)
-    if damaged:
-        first = damaged[0]
-        where = f" ({first.place})" if first.place else ""
-        made.append(
-            NotUsed(
-                f"{len(damaged)} of {counted(len(files), 'dump')} cannot be read (the first: "
-                f"{first.file.name if first.file else ''}{where} {first.message})"
-            )
-        )
+    _require_one_world(dumps)
+    made = [*notes, *not_readable(damaged, len(files), "dump")]
     return DumpFolder(_with_groups(dumps, made), tuple(made))
+
+
+def _require_one_world(dumps: Mapping[int, RankDump]) -> None:
+    """Raise TraceError if dumps have different groups of all ranks."""
+    first: tuple[RankDump, ProcessGroup] | None = None
+    for dump in dumps.values():
+        for group in dump.groups.values():
+            if group.label != _DEFAULT_GROUP:
+                continue
+            first = first or (dump, group)
+            if group.members != first[1].members:
+                raise TraceError(
+                    f"is of {len(group.members)} ranks, and {first[0].file.name!r} of "
+                    f"{len(first[1].members)}: they are of two runs",
+                    file=dump.file,
+                    remedy="keep the dumps of one time in a folder, one for each rank",
+                )
 
 
 def _with_groups(dumps: Mapping[int, RankDump], notes: list[str]) -> dict[int, RankDump]:

@@ -76,8 +76,8 @@ def read(path: Path) -> Program:
     else:
         calls = [[replace(call, start_ns=0) for call in each] for each in calls]
         notes.append(
-            "the dumps have no durations, so the program does not compute: "
-            "TORCH_NCCL_ENABLE_TIMING=1 writes them"
+            "not all collectives have durations, so the program does not compute: "
+            "TORCH_NCCL_ENABLE_TIMING=1 on all ranks writes them"
         )
     spent = sum(call.end_ns - call.start_ns for each in calls for call in each) * 1000 // world
     between = sum(call.before_ps for each in calls for call in each) // world
@@ -103,7 +103,9 @@ def record(path: Path) -> RecordedRun:
     """
     dumps = read_dumps(path).of_rank
     world = _world(dumps)
-    calls, irregular = synchronised(_calls(dumps, world, []))
+    recorded = _calls(dumps, world, [])
+    _require_calls(recorded, path)
+    calls, irregular = synchronised(recorded)
     missing = world - len(dumps)
     return record_calls(
         [_with_gaps(each) for each in calls],
@@ -216,13 +218,7 @@ def _complete(
     """Calls of all ranks; those without a dump do as another, if all calls are of all ranks."""
     world = len(calls)
     missing = [rank for rank in range(world) if rank not in dumps]
-    if not any(calls):
-        raise TraceError(
-            "holds no collective that all of its ranks have completed",
-            file=path,
-            remedy="give the dumps of all ranks; who holds up the others: tailback diagnose DUMPS "
-            "without a fabric",
-        )
+    _require_calls(calls, path)
     if not missing:
         return calls
     if any(len(call.members) < world for each in calls for call in each):
@@ -238,6 +234,16 @@ def _complete(
         f"taken to do what rank {model} does"
     )
     return [calls[rank] if rank in dumps else calls[model] for rank in range(world)]
+
+
+def _require_calls(calls: Sequence[Sequence[RankCall]], path: Path) -> None:
+    if not any(calls):
+        raise TraceError(
+            "holds no collective that all of its ranks have completed",
+            file=path,
+            remedy="give the dumps of all ranks; who holds up the others: tailback diagnose DUMPS "
+            "without a fabric",
+        )
 
 
 def _with_gaps(calls: Sequence[RankCall]) -> list[RankCall]:
