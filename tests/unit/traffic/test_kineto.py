@@ -226,6 +226,24 @@ def test_early_rank_waits_for_late_kernel(tmp_path: Path) -> None:
     assert reader.record(path).exposed_ps.tolist() == [40_000_000, 20_000_000]
 
 
+@pytest.mark.parametrize("jump_us", [0, 400])
+def test_clock_that_was_set_is_named(jump_us: int, tmp_path: Path) -> None:
+    """Offsets between the clocks of ranks, of 70 us, are none."""
+
+    def sums(offset: float, jump: float = 0) -> list[Event]:
+        starts = [(k, 200 * k + offset + (jump if k > 1 else 0)) for k in range(4)]
+        return [collective(at, 50, "allreduce", 1000, [0, 1, 2], Seq=k) for k, at in starts]
+
+    write(tmp_path, sums(70), sums(0, jump_us), sums(0))
+    reader = timed_reader(tmp_path)
+    assert reader is not None
+    notes = [note for note in reader.record(tmp_path).notes if "clock" in note]
+    assert len(notes) == bool(jump_us)
+    if notes:
+        # The ends of 50 us and a drift of 0.2 us hide up to 100.2 us of the jump.
+        assert notes[0].startswith("the clock of rank 1 was set during the run, by 299.8 µs")
+
+
 def test_idle_accelerator_waits_for_its_host(tmp_path: Path) -> None:
     ready = [collective(k, 10, "allreduce", 1000, [0, 1, 2]) for k in (0, 30)]
     path = write(tmp_path, [*ready, kernel(10, 20)], [*ready, kernel(10, 20)], [*ready])

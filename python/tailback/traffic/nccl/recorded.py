@@ -16,6 +16,7 @@ import numpy as np
 
 from tailback.arrays import Bools, Ints
 from tailback.errors import TraceError
+from tailback.traffic.nccl.clock_jumps import clock_jumps
 from tailback.traffic.nccl.groups import describe, with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, complete_sides
 from tailback.traffic.readers.otf2.names import OPERATIONS
@@ -130,7 +131,10 @@ def record_calls(
     size = np.array([call.nbytes for call in flat], np.int64)
     table.comm[:], table.sent_bytes[:], table.received_bytes[:] = comm, size, size
     paths, path_of = _paths(flat, groups)
-    side_calls, side_transfers = _sides(calls, concurrent, notes)
+    complete = complete_sides(calls)
+    if not durations_only:
+        notes += clock_jumps(complete, hosts)
+    side_calls, side_transfers = _sides(calls, complete, concurrent, notes)
     begin = np.full(len(calls), -1, np.int64)
     finish = np.full(len(calls), -1, np.int64)
     first = np.flatnonzero(table.first_of_rank)
@@ -211,7 +215,10 @@ Sides = list[list[int]]
 
 
 def _sides(
-    calls: Sequence[Sequence[RankCall]], concurrent: Bools, notes: list[str]
+    calls: Sequence[Sequence[RankCall]],
+    complete: Mapping[Hashable, Mapping[int, RankCall]],
+    concurrent: Bools,
+    notes: list[str],
 ) -> tuple[Sides, Sides]:
     """Collectives and messages that all members recorded, one after another on each rank.
 
@@ -226,7 +233,7 @@ def _sides(
     collectives: Sides = []
     messages: Sides = []
     beside = 0
-    for key in complete_sides(calls):
+    for key in complete:
         rows = row_of[key]
         if concurrent[list(rows.values())].any():
             beside += 1
