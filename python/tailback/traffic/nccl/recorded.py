@@ -101,7 +101,7 @@ def record_calls(
     Raises:
         TraceError: The times span too long.
     """
-    notes: list[str] = []
+    notes = [] if durations_only else clock_jumps(complete_sides(calls), hosts)
     calls, dimensions = with_dimensions(calls, hosts)
     recorded = next(rank for rank, rank_calls in enumerate(calls) if rank_calls)
     alone = single_rank_shows(recorded, calls[recorded], after_ps[recorded])
@@ -131,10 +131,7 @@ def record_calls(
     size = np.array([call.nbytes for call in flat], np.int64)
     table.comm[:], table.sent_bytes[:], table.received_bytes[:] = comm, size, size
     paths, path_of = _paths(flat, groups)
-    complete = complete_sides(calls)
-    if not durations_only:
-        notes += clock_jumps(complete, hosts)
-    side_calls, side_transfers = _sides(calls, complete, concurrent, notes)
+    side_calls, side_transfers = _sides(calls, concurrent, notes)
     begin = np.full(len(calls), -1, np.int64)
     finish = np.full(len(calls), -1, np.int64)
     first = np.flatnonzero(table.first_of_rank)
@@ -215,10 +212,7 @@ Sides = list[list[int]]
 
 
 def _sides(
-    calls: Sequence[Sequence[RankCall]],
-    complete: Mapping[Hashable, Mapping[int, RankCall]],
-    concurrent: Bools,
-    notes: list[str],
+    calls: Sequence[Sequence[RankCall]], concurrent: Bools, notes: list[str]
 ) -> tuple[Sides, Sides]:
     """Collectives and messages that all members recorded, one after another on each rank.
 
@@ -233,7 +227,7 @@ def _sides(
     collectives: Sides = []
     messages: Sides = []
     beside = 0
-    for key in complete:
+    for key in complete_sides(calls):
         rows = row_of[key]
         if concurrent[list(rows.values())].any():
             beside += 1
