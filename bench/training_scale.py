@@ -34,8 +34,7 @@ from tailback.scenario.model import Degraded, NcclSection, Scenario, parse
 from tailback.simulation import execute, prepare
 from tailback.traffic import Program
 from tailback.traffic.nccl import COMPUTE_ONLY, GpuProgram, compile_gpu
-from tailback.traffic.patterns.training import Training
-from tailback.traffic.readers.inspector.records import PER_RANK
+from tailback.traffic.patterns import parse as parse_pattern
 
 KINDS = ("healthy", "slow_gpu", "slow_host", "slow_cable", "bad_order")
 HOSTS, PER_HOST, PER_LEAF = 128, 8, 16
@@ -72,6 +71,12 @@ SLOWER = 1.5
 CABLE_SHARE = 0.2
 """Part of its rate that a slow cable keeps: two of ten lanes' worth, as after a retraining."""
 
+LATE_PS = 5 * 10**6
+"""How long before its kernel a host launches that is late: what a launch takes."""
+
+LEAD = 0.9
+"""Part of the time since the last kernel by which other hosts launch ahead, as in training.py."""
+
 _UTC_US = 1_790_000_000 * 10**6
 _NOTHING_PS = 10**6
 """Computation between collectives that follow each other, so that the simulation times both."""
@@ -85,11 +90,13 @@ class Step:
         source: Activity of the accelerators.
         scenario: The machine.
         chosen: How collectives are run.
+        late: Ranks whose host is slow, and launches late.
     """
 
     source: GpuProgram
     scenario: Scenario
     chosen: NcclSection
+    late: frozenset[int] = frozenset()
 
     def program(self) -> Program:
         """The rank program."""
@@ -98,8 +105,8 @@ class Step:
 
 def usual_step(model: str, rng: np.random.Generator) -> Step:
     """A step without a cause, each computation of it with noise."""
-    options = Training.model_validate({"kind": "training", **MODELS[model]})
-    source = options.activity(HOSTS * PER_HOST)
+    pattern: Any = parse_pattern({"kind": "training", **MODELS[model]})
+    source: GpuProgram = pattern.activity(HOSTS * PER_HOST)
     timeline = [[(k, ps) for k, ps in _separate(each)] for each in source.timeline]
     noisy = [
         [(k, round(ps * max(rng.normal(1.0, JITTER), 0.9))) for k, ps in each] for each in timeline
@@ -135,7 +142,9 @@ def with_cause(step: Step, kind: str, rng: np.random.Generator) -> tuple[Step, s
             [(k, round(ps * SLOWER)) for k, ps in each] if rank in slow else each
             for rank, each in enumerate(step.source.timeline)
         ]
-        return replace(step, source=replace(step.source, timeline=timeline)), str(first)
+        late = frozenset(slow if kind == "slow_host" else ())
+        source = replace(step.source, timeline=timeline)
+        return replace(step, source=source, late=late), str(first)
     scenario = step.scenario
     if kind == "slow_cable":
         fabric = prepare(scenario).fabric
@@ -208,8 +217,11 @@ def write_inspector(folder: Path, step: Step, run: SimulatedStep, rng: np.random
             "pid": 4000 + rank % PER_HOST,
         }
         calls = [k for k, _ in timeline if k != COMPUTE_ONLY]
-        lines = []
+        lines, before = [], 0
         for k, (begin, end) in zip(calls, run.times[rank].tolist(), strict=True):
+            # A slow host launches late; others launch ahead of their accelerators.
+            lead = LATE_PS if rank in step.late else round(LEAD * (begin - before))
+            before = end
             collective = step.source.collectives[k]
             is_p2p = collective.call in ("SendRecv", "Exchange")
             members = groups[rank] if is_p2p else collective.members
@@ -219,7 +231,7 @@ def write_inspector(folder: Path, step: Step, run: SimulatedStep, rng: np.random
                 "n_ranks": len(members),
                 "nnodes": len({run.hosts[member] for member in members}),
             }
-            at = [(_UTC_US + offset_us[host]) + ps / 1e6 for ps in (begin, end)]
+            at = [_UTC_US + offset_us[host] + ps / 1e6 for ps in (begin - lead, begin, end)]
             bodies = _bodies(collective, rank, members, numbers[k], at)
             lines += [
                 json.dumps({"header": header, "metadata": metadata, kind: body})
@@ -244,12 +256,13 @@ def _bodies(
     collective: Any, rank: int, members: tuple[int, ...], number: int, at: list[float]
 ) -> list[tuple[str, dict[str, Any]]]:
     """The records of a call, of which an exchange has two: kind and body of each."""
-    begin, end = at
-    events = [{"channel_id": 0, "kernel_start_ts": round(begin), "kernel_stop_ts": round(end)}]
-    took = round(end - begin)
+    launched, begin, end = map(round, at)
+    events = [{"channel_id": 0, "kernel_start_ts": begin, "kernel_stop_ts": end}]
+    took = end - begin
     if collective.call not in ("SendRecv", "Exchange"):
-        parts = len(members) if collective.call in PER_RANK else 1
-        stamps = {"coll_start_ts": round(begin) - 5, "coll_stop_ts": round(begin)}
+        # Of an exchange the part of a rank is recorded.
+        parts = len(members) if collective.call == "AllToAll" else 1
+        stamps = {"coll_start_ts": launched, "coll_stop_ts": launched + 1}
         return [
             (
                 "coll_perf",
@@ -268,7 +281,7 @@ def _bodies(
     peer = collective.members[1 - collective.members.index(rank)]
     sends = collective.members[collective.root] == rank
     names = ("send", "recv") if collective.call == "Exchange" else ("send" if sends else "recv",)
-    stamps = {"p2p_start_ts": round(begin) - 5, "p2p_stop_ts": round(begin)}
+    stamps = {"p2p_start_ts": launched, "p2p_stop_ts": launched + 1}
     return [
         (
             "p2p_perf",
