@@ -107,7 +107,7 @@ def usual_step(model: str, rng: np.random.Generator) -> Step:
     """A step without a cause, each computation of it with noise."""
     pattern: Any = parse_pattern({"kind": "training", **MODELS[model]})
     source: GpuProgram = pattern.activity(HOSTS * PER_HOST)
-    timeline = [[(k, ps) for k, ps in _separate(each)] for each in source.timeline]
+    timeline = [[(k, ps) for k, ps in separated(each)] for each in source.timeline]
     noisy = [
         [(k, round(ps * max(rng.normal(1.0, JITTER), 0.9))) for k, ps in each] for each in timeline
     ]
@@ -117,7 +117,7 @@ def usual_step(model: str, rng: np.random.Generator) -> Step:
     return Step(source, scenario, NcclSection(channels=1))
 
 
-def _separate(timeline: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def separated(timeline: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """A timeline with exactly one computation around each collective."""
     out = [(COMPUTE_ONLY, _NOTHING_PS)]
     for number, ps in timeline:
