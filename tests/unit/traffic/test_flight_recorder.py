@@ -119,6 +119,24 @@ def test_durations_make_a_measured_run(tmp_path: Path) -> None:
     assert any("TORCH_NCCL_ENABLE_TIMING=1 on all ranks" in note for note in notes)
 
 
+def test_delay_through_two_groups_counts_once(tmp_path: Path) -> None:
+    """Rank 1 waits for rank 0 in a pair; ranks 2 and 3 then wait for both in other pairs."""
+    pairs = {"1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
+    waits = {("1", 1): 3.0, ("3", 2): 3.0, ("4", 3): 3.0}
+    dumps = {}
+    for rank in range(4):
+        mine = {name: ("pair", pair) for name, pair in pairs.items() if rank in pair}
+        entries = [
+            operation(step, group=(name, "pair"), duration_ms=1.0 + waits.get((name, rank), 0.0))
+            for step in range(3)
+            for name in mine
+        ]
+        dumps[rank] = document(entries, mine)
+    run = record(write(tmp_path, dumps))
+    # A step: 3 ms that rank 0 computes, and 1 ms in a pair of each kind.
+    assert int(run.calls.leave_ps.max() - run.calls.enter_ps.min()) == 3 * 5 * 10**9
+
+
 def test_dumps_of_two_runs_are_told(tmp_path: Path) -> None:
     entries = [operation(1)]
     four = {"0": ("default_pg", (0, 1, 2, 3))}
