@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from tailback.api.confirm import confirm
     from tailback.api.counters import CountersResult, counters
     from tailback.api.diagnose import DiagnosisResult, diagnose
-    from tailback.api.hang import HangResult, diagnose_hang
+    from tailback.api.hang import CompletedResult, HangResult, diagnose_hang
     from tailback.api.pairs import PairsResult, diagnose_pairs
     from tailback.api.place import PlacementResult, place
     from tailback.api.run import Run, read_run
@@ -122,6 +122,7 @@ __all__ = [
     "Advice",
     "Calibration",
     "Comparison",
+    "CompletedResult",
     "Confirmation",
     "CountersResult",
     "Diagnosis",
@@ -155,6 +156,7 @@ _DEFINED_IN = {
     "Advice": "api.advise",
     "Calibration": "calibration.file",
     "Comparison": "api.compare",
+    "CompletedResult": "api.hang",
     "CountersResult": "api.counters",
     "Confirmation": "inference.confirmation",
     "Diagnosis": "diagnosis.model",

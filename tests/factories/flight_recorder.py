@@ -30,7 +30,6 @@ def operation(
 ) -> Entry:
     """A collective with its number in its group, or a send or receive ``send 0->1``."""
     entry = {
-        "record_id": number,
         "pg_id": int(group[0]),
         "process_group": group,
         "collective_seq_id": 0 if is_p2p else number,
@@ -63,8 +62,9 @@ def document(
     groups: Mapping[str, tuple[str, tuple[int, ...]]] = WORLD,
     version: str = "2.5",
     enqueued: Mapping[str, int] | None = None,
+    lost: int = 0,
 ) -> dict[str, Any]:
-    """The content of a dump."""
+    """The content of a dump; ``lost`` older operations were overwritten."""
     return {
         "version": version,
         "pg_config": {
@@ -74,7 +74,7 @@ def document(
         "pg_status": {
             name: {"last_enqueued_collective": last} for name, last in (enqueued or {}).items()
         },
-        "entries": list(entries),
+        "entries": [each | {"record_id": number} for number, each in enumerate(entries, lost)],
     }
 
 

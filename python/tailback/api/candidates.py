@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailback.api.congestion import sampled_fractions
-from tailback.arrays import Floats
+from tailback.arrays import Floats, Ints
 from tailback.errors import PlacementError, TailbackError
+from tailback.fabric.readers import connected_components
 from tailback.placement import (
     PLACEMENTS,
     PlacementProblem,
@@ -91,7 +92,7 @@ def make_candidates(
     if run is not None:
         fraction = sampled_fractions(run)
     congestion = None if fraction is None else switch_congestion(prepared.fabric, fraction)
-    problems = _problems(prepared, congestion)
+    problems, connected = _problems(prepared, congestion), _Connected.of(prepared)
     if job.hosts_recorded:
         # Not computed by any method: taken from the trace.
         made[PlacementVariant(job.placement_name)] = job.node
@@ -109,12 +110,51 @@ def make_candidates(
                     else place(name, problem, dict(stated) if plain else {})
                 )
                 job.footprint.check(prepared.fabric, variant.name, node)
+                connected.check(node)
             except PlacementError as error:
                 errors.append((variant, error))
                 continue
             if not any(np.array_equal(node, other) for other in made.values()):
                 made[variant] = node
     return made, errors
+
+
+@dataclass(frozen=True)
+class _Connected:
+    """Which nodes have paths between them: planes may be separate copies of a fabric.
+
+    Attributes:
+        part: Part of each node, shape (N,).
+        host: Host of each node, shape (N,).
+        src: Sender of each pair of ranks that exchange messages, shape (P,).
+        dst: Receiver, shape (P,).
+    """
+
+    part: Ints
+    host: Ints
+    src: Ints
+    dst: Ints
+
+    @classmethod
+    def of(cls, prepared: PreparedScenario) -> _Connected:
+        fabric = prepared.fabric
+        part = np.zeros(fabric.n_nodes, np.int64)
+        for number, vertices in enumerate(connected_components(fabric)):
+            part[vertices[vertices < fabric.n_nodes]] = number
+        src, dst, _ = prepared.observed.program.traffic_matrix()
+        return cls(part, fabric.node_host.astype(np.int64), src, dst)
+
+    def check(self, node: NDArray[np.uint32]) -> None:
+        """Raise PlacementError if ranks that exchange messages have no path between them."""
+        src, dst = node[self.src], node[self.dst]
+        apart = (self.part[src] != self.part[dst]) & (self.host[src] != self.host[dst])
+        if apart.any():
+            first = int(np.flatnonzero(apart)[0])
+            raise PlacementError(
+                f"ranks {self.src[first]} and {self.dst[first]} exchange messages, and would have "
+                "adapters in parts of the fabric without a path between them",
+                remedy="use a placement that moves whole hosts, such as by-switch",
+            )
 
 
 def _problems(

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from tailback.api.stored_result import StoredResult
-from tailback.errors import known_keywords
-from tailback.inference.stuck_collectives import Hang, OpenCollective, Stop, find_hang
+from tailback.errors import known_keywords, option
+from tailback.inference.last_ranks import LastRank, Starts, find_last_ranks
+from tailback.inference.stuck_collectives import (
+    Hang,
+    LaunchOrder,
+    OpenCollective,
+    Stop,
+    find_hang,
+)
 from tailback.io.input_files import recording_files
 from tailback.sources.request import DiagnosisRequest
-from tailback.traffic.nccl.pytorch_names import buffer_elements, call_of, letters_of
-from tailback.traffic.readers.flight_recorder import reader
 from tailback.traffic.readers.flight_recorder.dump import Operation
-from tailback.units import counted, format_bytes, utc
+from tailback.traffic.readers.flight_recorder.folder import DumpFolder, read_dumps
+from tailback.units import counted, format_bytes, format_time, percent, utc
 
 _NAMED: Final = 8
 """Ranks that a sentence names."""
+
+_LATE: Final = 3
+"""Late ranks that a sentence tells of, each with two figures."""
 
 
 class HangResult(StoredResult):
@@ -36,6 +45,7 @@ class HangResult(StoredResult):
         since_ns: When the first rank launched it, UTC ns since 1970.
         others: Number of other collectives that are not complete.
         dumps: Number of dumps.
+        notes: What of the dumps could not be read or was assumed.
     """
 
     cause: Stop
@@ -51,30 +61,58 @@ class HangResult(StoredResult):
     since_ns: int
     others: int
     dumps: int
+    notes: tuple[str, ...] = ()
+
+
+class CompletedResult(StoredResult):
+    """What dumps tell in which all collectives are complete: who begins them last.
+
+    Attributes:
+        cause: Always ``complete``: nothing hangs.
+        headline: What the dumps show, in a sentence or two.
+        next_step: What to do next.
+        collectives: Number of collectives whose ranks all have a dump.
+        has_durations: Whether durations of accelerators tell it; else launches of hosts, whose
+            clocks may differ.
+        last: Ranks that were last, by the time that others waited for them.
+        dumps: Number of dumps.
+        notes: What of the dumps could not be read or was assumed.
+    """
+
+    cause: Literal["complete"] = "complete"
+    headline: str
+    next_step: str
+    collectives: int
+    has_durations: bool
+    last: tuple[LastRank, ...]
+    dumps: int
+    notes: tuple[str, ...] = ()
 
 
 @known_keywords()
-def diagnose_hang(dumps: str | Path) -> HangResult | None:
+def diagnose_hang(dumps: str | Path) -> HangResult | CompletedResult:
     """Find the ranks that hold up a training run, from dumps of PyTorch's Flight Recorder.
 
     Args:
         dumps: Folder with the dumps of all ranks, ``nccl_trace_rank_<N>`` as pickle or JSON.
 
     Returns:
-        The collective that does not complete, and who holds it up; None if all are complete.
+        The collective that does not complete, and who holds it up. If all are complete: who begins
+        them last.
 
     Raises:
-        TraceError: A dump is damaged.
+        TraceError: No dump can be read.
 
     Example:
         >>> tb.diagnose_hang("dumps/").headline
     """
     path = Path(dumps)
     with recording_files() as read:
-        of_rank = reader.read_dumps(path)
-    hang = find_hang(of_rank)
+        folder = read_dumps(path)
+    request = DiagnosisRequest.of([path], read, {})
+    hang = find_hang(folder.of_rank)
     if hang is None:
-        return None
+        return _completed(folder, request)
     stuck = hang.collective
     return HangResult(
         cause=hang.stop,
@@ -86,11 +124,69 @@ def diagnose_hang(dumps: str | Path) -> HangResult | None:
         number=stuck.number,
         group=stuck.group.label,
         members=stuck.group.members,
-        size_bytes=_bytes(stuck.first, len(stuck.group.members)),
+        size_bytes=stuck.first.buffer_bytes(len(stuck.group.members)),
         since_ns=stuck.since_ns,
         others=hang.others,
-        dumps=len(of_rank),
-        request=DiagnosisRequest.of([path], read, {}),
+        dumps=len(folder.of_rank),
+        notes=folder.notes,
+        request=request,
+    )
+
+
+def _completed(folder: DumpFolder, request: DiagnosisRequest) -> CompletedResult:
+    starts = find_last_ranks(folder.of_rank)
+    what = counted(starts.collectives, "collective")
+    if starts.collectives:
+        headline = f"All are complete: nothing hangs. {_who_is_last(starts)}"
+    else:
+        headline = "Nothing hangs, and who is late is unknown"
+    return CompletedResult(
+        headline=f"The dumps of {counted(len(folder.of_rank), 'rank')} hold {what} of two or more "
+        f"ranks that all left a dump. {headline}.",
+        next_step=_step_when_complete(starts),
+        collectives=starts.collectives,
+        has_durations=starts.has_durations,
+        last=starts.last,
+        dumps=len(folder.of_rank),
+        notes=folder.notes,
+        request=request,
+    )
+
+
+def _who_is_last(starts: Starts) -> str:
+    """The ranks that others wait for most, with how often and how long."""
+    listed = ", ".join(
+        f"rank {last.rank} in {last.collectives:,} ({format_time(last.waited_ns * 1000)})"
+        for last in starts.last[:_LATE]
+    )
+    if not starts.last:
+        return "No rank is later than the others"
+    if not starts.has_durations:
+        return (
+            "Last to launch by the clocks of the hosts, which may differ, and how much earlier the "
+            f"others did, in all: {listed}"
+        )
+    waited = sum(last.waited_ns for last in starts.last)
+    return (
+        f"Last to begin, and how long the others waited for them, in all: {listed}. Waits are "
+        f"{percent(waited / starts.spent_ns)} of the time in collectives"
+    )
+
+
+def _step_when_complete(starts: Starts) -> str:
+    if not starts.collectives:
+        return (
+            "Have all ranks dump after some steps, with TORCH_NCCL_TRACE_BUFFER_SIZE=2000, and "
+            "give their folder."
+        )
+    if not starts.has_durations:
+        return (
+            "Record durations by the accelerators' clocks, which tell who is late: "
+            "TORCH_NCCL_ENABLE_TIMING=1."
+        )
+    return (
+        f"For what the waits cost and which of them the network causes, add {option('fabric')}; "
+        "Kineto traces of all ranks show what late ranks do."
     )
 
 
@@ -103,13 +199,16 @@ def _headline(hang: Hang) -> str:
     if hang.stop == "not-entered":
         text = f"{ranks} {has} not entered {what}"
     elif hang.stop == "no-dump":
-        text = f"{ranks} left no dump and may not have entered {what}"
+        text = f"{ranks} left no readable dump and may not have entered {what}"
     elif hang.stop == "different-calls":
-        other = stuck.calls[hang.ranks[0]]
-        called = f"{other.name} of {_size(other, len(stuck.group.members))}"
-        text = f"{ranks} {has} called {called} where the others called {what}"
+        text = _difference(hang)
+    elif hang.stop == "circle" and hang.orders:
+        text = f"Ranks launched the same collectives in different orders: {_orders(hang.orders)}"
     elif hang.stop == "circle":
         text = f"{ranks} wait for each other in different orders of collectives, such as {what}"
+    elif hang.stop == "not-completed":
+        done = sorted(set(stuck.calls) - set(hang.ranks))
+        text = f"{ranks} {has} not completed {what}, which {_have_completed(done)}"
     elif hang.stop == "not-started":
         text = f"{ranks} {has} launched {what}, but {their} not begun it"
     else:
@@ -117,6 +216,42 @@ def _headline(hang: Hang) -> str:
     since = f"{counted(n, 'rank')} {'waits' if n == 1 else 'wait'} in it since"
     more = f" {counted(hang.others, 'other collective')} not complete, too." if hang.others else ""
     return f"{text}; {since} {utc(stuck.since_ns)}.{more}"
+
+
+def _difference(hang: Hang) -> str:
+    """Who called what where others called something else."""
+    stuck, n = hang.collective, len(hang.collective.group.members)
+    if stuck.is_p2p:
+        src, dst = stuck.group.members
+        sent, received = (_size(stuck.calls[rank], n) for rank in (src, dst))
+        return (
+            f"Rank {src} sends {sent} to rank {dst} of {stuck.group.label}, which receives "
+            f"{received}"
+        )
+    has = "has" if len(hang.ranks) == 1 else "have"
+    call = stuck.calls[hang.ranks[0]]
+    usual = next(stuck.calls[rank] for rank in sorted(stuck.calls) if rank not in hang.ranks)
+    types = ["", ""]
+    if call.element_type != usual.element_type:
+        types = [f" ({each.element_type or 'type unknown'})" for each in (call, usual)]
+    return (
+        f"{some_ranks(hang.ranks)} {has} called {call.name} of {_size(call, n)}{types[0]} where "
+        f"the others called {usual.name} {stuck.number} of {stuck.group.label} "
+        f"({counted(n, 'rank')}, {_size(usual, n)}){types[1]}"
+    )
+
+
+def _orders(orders: tuple[LaunchOrder, ...]) -> str:
+    return ", ".join(
+        f"rank {each.rank} {_what(each.first)} before {_what(each.second)}"
+        for each in orders[:_NAMED]
+    )
+
+
+def _have_completed(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} has"
+    return f"the {len(ranks)} others have"
 
 
 def _next_step(hang: Hang) -> str:
@@ -129,15 +264,17 @@ def _next_step(hang: Hang) -> str:
             f"{done}"
         )
     if hang.stop == "different-calls":
-        return (
-            "Correct the program: all ranks of a group call the same collectives in the same order "
-            f"and size.{done}"
-        )
+        what = "all ranks of a group call the same collectives in the same order and size"
+        if hang.collective.is_p2p:
+            what = "a receive is of the size of its send, and they follow in one order"
+        return f"Correct the program: {what}.{done}"
     return {
         "no-dump": f"Give the dumps of {ranks[:1].lower()}{ranks[1:]}; if there are none, look at "
         "these processes and their hosts first: one that died or is stuck leaves none.",
         "circle": "Correct the program: ranks that share two groups must call their collectives in "
-        "one order.",
+        "one order; sends and receives that cross belong into one batch_isend_irecv.",
+        "not-completed": "Look at the accelerators and adapters of these ranks: Xid errors "
+        "(dmesg), errors of their ports (tailback counters), their processes (py-spy dump).",
         "not-started": "Look at what these accelerators run before it: a kernel that does not end, "
         "or a collective of another group.",
         "within": "Look at the network and the accelerators: errors of ports (tailback counters), "
@@ -162,15 +299,8 @@ def _called(call: Operation) -> str:
 
 
 def _size(call: Operation, n: int) -> str:
-    nbytes = _bytes(call, n)
+    nbytes = call.buffer_bytes(n)
     return format_bytes(nbytes) if nbytes else "size unknown"
-
-
-def _bytes(call: Operation, n: int) -> int:
-    name = call_of(letters_of(call.name))
-    if name is None:
-        return 0
-    return buffer_elements(name, call.into, call.out, n) * call.element_bytes
 
 
 def some_ranks(ranks: tuple[int, ...]) -> str:

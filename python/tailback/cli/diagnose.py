@@ -26,7 +26,7 @@ from tailback.cli.source import allow_hosts_option, source_options
 
 if TYPE_CHECKING:
     from tailback.api.diagnose import DiagnosisResult
-    from tailback.api.hang import HangResult
+    from tailback.api.hang import CompletedResult, HangResult
     from tailback.api.stored_result import StoredResult
     from tailback.budget import Budget
     from tailback.simulation.parallel.task_folder import TaskFolder
@@ -284,7 +284,9 @@ def _diagnose_stored(files: list[Path], options: dict[str, Any], *, forecast: bo
     if holds_benchmarks(split_hosts(files[0])[0]):
         return _diagnose_pairs(files, options)
     hang = None if forecast or len(files) > 1 else _hang_in(files[0])
-    return None if hang is None else _show_hang(hang, files, options)
+    if hang is None or (hang.cause == "complete" and options["fabric"] is not None):
+        return None
+    return _show_hang(hang, files, options)
 
 
 def _diagnose_pairs(files: list[Path], options: dict[str, Any]) -> int:
@@ -300,7 +302,7 @@ def _diagnose_pairs(files: list[Path], options: dict[str, Any]) -> int:
     return _show_stored(PairsResult, pairs, pairs_lines, files, options)
 
 
-def _hang_in(path: Path) -> HangResult | None:
+def _hang_in(path: Path) -> HangResult | CompletedResult | None:
     """Who holds up a run, by dumps of PyTorch's Flight Recorder; None for all else."""
     from tailback.traffic.readers.flight_recorder.reader import sniff
 
@@ -311,12 +313,14 @@ def _hang_in(path: Path) -> HangResult | None:
     return diagnose_hang(path)
 
 
-def _show_hang(hang: HangResult, files: list[Path], options: dict[str, Any]) -> int:
-    from tailback.api.hang import HangResult
+def _show_hang(
+    hang: HangResult | CompletedResult, files: list[Path], options: dict[str, Any]
+) -> int:
     from tailback.cli.hang_screen import hang_lines
 
-    _refuse_other_options("dumps with a collective that does not complete", files[0])
-    return _show_stored(HangResult, lambda: hang, hang_lines, files, options)
+    where = " with a collective that does not complete" if hang.cause != "complete" else ""
+    _refuse_other_options(f"dumps{where}", files[0])
+    return _show_stored(type(hang), lambda: hang, hang_lines, files, options)
 
 
 def _refuse_other_options(what: str, file: Path) -> None:

@@ -20,6 +20,7 @@ import polars as pl
 
 from tailback.errors import TailbackError
 from tailback.io.input_files import require_text
+from tailback.units import counted
 
 Aliases = Mapping[str, Sequence[str]]
 """Names that a column may have, normalised by :func:`normal`, by role."""
@@ -467,6 +468,27 @@ def not_used(names: Sequence[str], what: str = "columns", most: int = _NAMED) ->
     some = ", ".join(name if name.isidentifier() else shown(name) for name in first)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return [NotUsed(f"{what} not used: {some}{more}")]
+
+
+def not_readable(damaged: Sequence[TailbackError], number: int, what: str) -> list[str]:
+    """The note that counts files that cannot be read, and tells of the first; empty without any.
+
+    Args:
+        damaged: The error of each.
+        number: Number of all files.
+        what: What one is called.
+    """
+    if not damaged:
+        return []
+    first = damaged[0]
+    name = first.file.name if first.file else ""
+    where = f" ({first.place})" if first.place else ""
+    return [
+        NotUsed(
+            f"{len(damaged)} of {counted(number, what)} cannot be read (the first: "
+            f"{name}{where} {first.message})"
+        )
+    ]
 
 
 def unused_keys(objects: Iterable[object], used: Collection[str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import select
 import stat
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 from tailback.available import available_memory, memory_for_input, memory_remedy
 from tailback.errors import TailbackError
@@ -142,6 +143,19 @@ def text_content(path: Path, error_type: ErrorType = TailbackError) -> str:
             place=f"line {line}",
             remedy="check the path, or convert it with iconv -t UTF-8",
         ) from None
+
+
+def parsed_json(data: bytes, path: Path, error_type: ErrorType, remedy: str) -> Any:
+    """The value that JSON states; raises an error of ``error_type`` if it is damaged or cut."""
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
+        raise error_type(
+            f"is not valid JSON: {error}", file=path, place=place, remedy=remedy
+        ) from None
+    except RecursionError:
+        raise error_type("is nested too deeply", file=path, remedy=remedy) from None
 
 
 def require_text(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,10 @@ class PreparedScenario:
                 continue
             seed = self.scenario.seed + number + draw
             line, _ = _line_rate(job.section, self.fabric, list(job.footprint.ranks))
-            program = load_traffic(job.section, seed, once=job.times > 1, line_gbps=line)
+            hosts = self.fabric.node_host[job.node].tolist()
+            program = load_traffic(
+                job.section, seed, partial(_always, hosts), once=job.times > 1, line_gbps=line
+            )
             if program.n_ranks == job.program.n_ranks:
                 jobs[number] = replace(job, program=program)
         merged, job_of_label = side_by_side([job.program for job in jobs])
@@ -318,13 +322,19 @@ def _check_format(place: str, name: str | None, formats: Registry[Any]) -> None:
 
 
 def load_traffic(
-    section: JobSection, seed: int, *, once: bool = False, line_gbps: float | None = None
+    section: JobSection,
+    seed: int,
+    hosts_of: Callable[[Program], Sequence[int]],
+    *,
+    once: bool = False,
+    line_gbps: float | None = None,
 ) -> Program:
     """Read the trace or build the pattern of a job; raises TraceError or ScenarioError.
 
     Args:
         section: The job.
         seed: Its seed.
+        hosts_of: Host of each rank of a program, for one whose source names none.
         once: Do not repeat the program, even if the job has repetitions.
         line_gbps: Rate of its host links, Gb/s.
     """
@@ -334,6 +344,9 @@ def load_traffic(
     else:
         assert section.pattern is not None
         program = build_pattern(section.pattern, None, seed, line_gbps)
+    if program.for_hosts is not None:
+        program = program.for_hosts(hosts_of(program))
+        program.notes += _note_on_hosts(section)
     if section.nccl is not None:
         if program.recompile is None:
             raise ScenarioError(
@@ -348,6 +361,17 @@ def load_traffic(
     if section.compute_scale is not None:
         program = scale_compute(program, section.compute_scale)
     return program if once else repeat(program, section.repeat)
+
+
+def _note_on_hosts(section: JobSection) -> list[str]:
+    """The note on a trace that names no host, where nothing else says how many ranks share one."""
+    stated = section.placement_file is not None or section.hosts != "all"
+    if section.trace is None or stated or section.ranks_per_host > 1:
+        return []
+    return [
+        "the trace names no host, and one rank on each is assumed: "
+        f"{option('ranks_per_host')} or {option('rankfile')} states where ranks ran"
+    ]
 
 
 def _line_rate(
@@ -378,6 +402,21 @@ def _place_job(section: JobSection, problem: PlacementProblem) -> NDArray[np.uin
     if section.placement_file is None:
         return place(section.placement, problem, options)
     return place("file", problem, {**options, "file": section.placement_file})
+
+
+def _always(hosts: Sequence[int], _: Program) -> Sequence[int]:
+    return hosts
+
+
+def _hosts_of_ranks(
+    section: JobSection, fabric: Fabric, seed: int, program: Program
+) -> Sequence[int]:
+    """Host of each rank of a program whose source names none; raises PlacementError."""
+    hosts, slots = _stated_hosts(section, fabric)
+    problem = problem_for(fabric, program, hosts, slots, seed)
+    _require_slots(section, problem.n_ranks, problem.n_slots, left_out(section.hosts, fabric))
+    node_host: list[int] = fabric.node_host[_place_job(section, problem)].tolist()
+    return node_host
 
 
 @contextmanager
@@ -539,8 +578,9 @@ def prepare(
     for number, section in enumerate(scenario.job):
         with _name_place(section, number, len(scenario.job)):
             program = None
+            hosts_of = partial(_hosts_of_ranks, section, fabric, scenario.seed)
             if section.trace is not None:
-                program = load_traffic(section, scenario.seed + number, once=once)
+                program = load_traffic(section, scenario.seed + number, hosts_of, once=once)
                 recorded = trace_hosts(section, fabric, program.n_ranks, program.hosts)
                 if recorded is not None:
                     section = section.model_copy(update={"hosts": hosts_spec(recorded)})
@@ -555,7 +595,7 @@ def prepare(
             if program is None:
                 line, differs = _line_rate(section, fabric, hosts)
                 seed = scenario.seed + number
-                program = load_traffic(section, seed, once=once, line_gbps=line)
+                program = load_traffic(section, seed, hosts_of, once=once, line_gbps=line)
                 notes += differs
             program = with_plausible_latency(program, fabric)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)

@@ -7,7 +7,7 @@ sends, so that each message exists in the network and carries the label of its c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -187,6 +187,8 @@ class Program:
         lacks: What the recording does not contain, in a few words each; shown with a diagnosis.
         recompile: Compiles the program again with collectives run in another way; None if it has no
             NCCL collectives or has been edited.
+        for_hosts: Compiles the program again for the hosts of its ranks, which decide on rings and
+            trees; None if the trace names them or nothing depends on them.
         port_gbps: Rate of the port of each rank to the others of its host, Gb/s, if the recording
             states it.
         hosts: Name of the host of each rank; empty unless a recording without times, or of
@@ -207,6 +209,7 @@ class Program:
     recording: RecordedTimes | None = None
     lacks: tuple[str, ...] = ()
     recompile: Callable[[NcclSection], Program] | None = None
+    for_hosts: Callable[[Sequence[int]], Program] | None = None
     port_gbps: float | None = None
     hosts: tuple[str, ...] = ()
 

@@ -56,6 +56,22 @@ def ranks_of_hosts(ready: PreparedScenario, node: np.ndarray) -> dict[int, int]:
     return dict(Counter(ready.fabric.node_host[node].tolist()))
 
 
+def test_no_candidate_separates_ranks_by_planes() -> None:
+    """The second of two ranks of a host has its adapter in another plane, without a path."""
+    topology = {"kind": "pgft", "children": [4, 2], "parents": [1, 2], "planes": 2}
+    pattern = {"kind": "training", "tensor": 2, "data": 8, "activation": "1 MiB"}
+    pattern |= {"gradient": "1 MiB", "compute": "1 ms"}
+    job = {"pattern": pattern, "ranks_per_host": 2}
+    ready = prepare(parse({"fabric": {"topology": topology}, "job": [job]}))
+    made, errors = make_candidates(ready, ("block", "round-robin", "rcm"), None, lambda *_: None)
+    src, dst, _ = ready.observed.program.traffic_matrix()
+    half = ready.fabric.n_nodes // 2
+    for node in made.values():
+        host = ready.fabric.node_host[node]
+        assert ((node[src] < half) == (node[dst] < half))[host[src] != host[dst]].all()
+    assert any("without a path between them" in str(error) for _, error in errors)
+
+
 @pytest.mark.parametrize("placement", ["block", "round-robin", "round-robin-leaves", "random"])
 def test_every_method_keeps_hosts_and_their_ranks(placement: str) -> None:
     """32 ranks, 8 a host, on 4 of 128 hosts; or, as the job has them, on 32."""

@@ -47,7 +47,6 @@ def tensor_parallel(rate: str, sharing: str = "ports", **fabric: Any) -> Scenari
                         "activation": "16 MiB",
                         "gradient": "64 KiB",
                         "compute": "100 us",
-                        "ranks_per_host": 4,
                     },
                 }
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import socket
@@ -54,8 +55,33 @@ def test_torchrun_gets_node_ranks_of_hosts() -> None:
     assert file.text == "node002 0\nnode000 1\n"
     assert file.command == (
         "torchrun --nnodes=2 --nproc-per-node=2 --master-addr=node002 "
-        """--node-rank=$(awk -v h="$(hostname -s)" '$1 == h { print $2 }' ranks) ./app"""
+        """--node-rank=$(awk -v h="$(hostname -s)" '$1 == h { print $2 }' ranks) train.py"""
     )
+
+
+TORCHRUN_OPTIONS = ("nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port")
+"""Those of torchrun's documented options that state where ranks run."""
+
+
+def test_torchrun_command_gives_node_rank(tmp_path: Path) -> None:
+    """A shell on each host hands torchrun options that it has, and the host's node rank."""
+    file = write("torchrun", assignment_for(regular(3, 1, 3), np.array([2, 2, 0, 0])), "ranks")
+    (tmp_path / "ranks").write_text(file.text)
+    parser = argparse.ArgumentParser()
+    for name in TORCHRUN_OPTIONS:
+        parser.add_argument(f"--{name}")
+    parser.add_argument("script")
+    for host, rank in (("node002.cluster", "0"), ("node000.cluster", "1")):
+        shell = (
+            'torchrun() { printf "%s\\n" "$@"; }; '
+            f'hostname() {{ [ "$1" = -s ] && echo {host.partition(".")[0]}; }}; {file.command}'
+        )
+        done = subprocess.run(
+            ["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        stated = parser.parse_args(done.stdout.split("\n")[:-1])
+        assert (stated.nnodes, stated.nproc_per_node, stated.node_rank) == ("2", "2", rank)
+        assert (stated.master_addr, stated.script) == ("node002", "train.py")
 
 
 def test_torchrun_refuses_scattered_ranks() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tailback.errors import TraceError
+from tailback.traffic.nccl.pytorch_names import element_bytes
 from tailback.traffic.program import Op
 from tailback.traffic.readers import read_trace, timed_reader
 from tailback.traffic.readers.flight_recorder.dump import read_dump
@@ -115,7 +116,53 @@ def test_durations_make_a_measured_run(tmp_path: Path) -> None:
     write(tmp_path, {rank: document([operation(1), operation(2)]) for rank in (0, 1)})
     assert timed_reader(tmp_path) is None
     notes = read_trace(tmp_path).notes
-    assert any("TORCH_NCCL_ENABLE_TIMING=1 writes them" in note for note in notes)
+    assert any("TORCH_NCCL_ENABLE_TIMING=1 on all ranks" in note for note in notes)
+
+
+def test_delay_through_two_groups_counts_once(tmp_path: Path) -> None:
+    """Rank 1 waits for rank 0 in a pair; ranks 2 and 3 then wait for both in other pairs."""
+    pairs = {"1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3)}
+    waits = {("1", 1): 3.0, ("3", 2): 3.0, ("4", 3): 3.0}
+    dumps = {}
+    for rank in range(4):
+        mine = {name: ("pair", pair) for name, pair in pairs.items() if rank in pair}
+        entries = [
+            operation(step, group=(name, "pair"), duration_ms=1.0 + waits.get((name, rank), 0.0))
+            for step in range(3)
+            for name in mine
+        ]
+        dumps[rank] = document(entries, mine)
+    run = record(write(tmp_path, dumps))
+    # A step: 3 ms that rank 0 computes, and 1 ms in a pair of each kind.
+    assert int(run.calls.leave_ps.max() - run.calls.enter_ps.min()) == 3 * 5 * 10**9
+
+
+def test_dumps_of_two_runs_are_told(tmp_path: Path) -> None:
+    entries = [operation(1)]
+    four = {"0": ("default_pg", (0, 1, 2, 3))}
+    write(tmp_path, {0: document(entries), 1: document(entries, four)})
+    with pytest.raises(TraceError, match=r"is of 4 ranks, and 'nccl_trace_rank_0' of 2"):
+        read_trace(tmp_path)
+
+
+def test_durations_without_common_collective_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {rank: document([operation(rank, duration_ms=1.0)]) for rank in (0, 1)})
+    for reads in (read_trace, record):
+        with pytest.raises(TraceError, match="holds no collective that all of its ranks have"):
+            reads(tmp_path)
+
+
+def test_unknown_type_is_named(tmp_path: Path) -> None:
+    entries = [operation(1), operation(2, dtype="Quad")]
+    write(tmp_path, {rank: document(entries) for rank in (0, 1)})
+    assert any("all_reduce of Quad (2)" in note for note in read_trace(tmp_path).not_used)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("c10::BFloat16", 2), ("torch.float32", 4), ("int64", 8), ("Quad", 0)]
+)
+def test_types_have_names_of_both_libraries(dtype: str, size: int) -> None:
+    assert element_bytes(dtype) == size
 
 
 def test_incomplete_collectives_are_left_out_and_said(tmp_path: Path) -> None:

@@ -163,6 +163,27 @@ def test_a_value_that_cannot_be_is_named(tmp_path: Path, change: Event, message:
     assert caught.value.place == "traceEvents[1]" and caught.value.remedy
 
 
+@pytest.mark.parametrize("size", [0, 200])
+def test_cut_trace_is_counted_and_left_out(size: int, tmp_path: Path) -> None:
+    events = [collective(0, 5, "allreduce", 100, [0, 1, 2])]
+    file = write(tmp_path, events, events, events) / "rank-1.1.pt.trace.json"
+    file.write_text(file.read_text()[:size])
+    program = read_trace(tmp_path)
+    (note,) = program.not_used
+    assert note.startswith("1 of 3 traces cannot be read (the first: rank-1.1.pt.trace.json (line")
+    reader = timed_reader(tmp_path)
+    assert reader is not None and reader.record(tmp_path).not_recorded == "1 of 3 ranks"
+
+
+def test_cut_trace_of_groups_is_refused(tmp_path: Path) -> None:
+    pairs = [[collective(0, 5, "allreduce", 100, [k, k + 1])] for k in (0, 0, 2, 2)]
+    file = write(tmp_path, *pairs) / "rank-1.1.pt.trace.json"
+    file.write_text(file.read_text()[:200])
+    with pytest.raises(TraceError, match="is not valid JSON") as caught:
+        read_trace(tmp_path)
+    assert caught.value.file == file
+
+
 def test_traces_of_two_runs_name_both_files(tmp_path: Path) -> None:
     events = [collective(0, 5, "allreduce", 100, [0, 1])]
     file = write(tmp_path, events, events) / "rank-1.1.pt.trace.json"
@@ -203,6 +224,24 @@ def test_early_rank_waits_for_late_kernel(tmp_path: Path) -> None:
     reader = timed_reader(path)
     assert reader is not None
     assert reader.record(path).exposed_ps.tolist() == [40_000_000, 20_000_000]
+
+
+@pytest.mark.parametrize("jump_us", [0, 400])
+def test_clock_that_was_set_is_named(jump_us: int, tmp_path: Path) -> None:
+    """Offsets between the clocks of ranks, of 70 us, are none."""
+
+    def sums(offset: float, jump: float = 0) -> list[Event]:
+        starts = [(k, 200 * k + offset + (jump if k > 1 else 0)) for k in range(4)]
+        return [collective(at, 50, "allreduce", 1000, [0, 1, 2], Seq=k) for k, at in starts]
+
+    write(tmp_path, sums(70), sums(0, jump_us), sums(0))
+    reader = timed_reader(tmp_path)
+    assert reader is not None
+    notes = [note for note in reader.record(tmp_path).notes if "clock" in note]
+    assert len(notes) == bool(jump_us)
+    if notes:
+        # The ends of 50 us and a drift of 0.2 us hide up to 100.2 us of the jump.
+        assert notes[0].startswith("the clock of rank 1 was set during the run, by 299.8 µs")
 
 
 def test_idle_accelerator_waits_for_its_host(tmp_path: Path) -> None:

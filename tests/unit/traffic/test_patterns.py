@@ -68,7 +68,7 @@ CASES: dict[str, list[dict[str, object]]] = {
     "reduce-naive": [{"ranks": 9, "root": 4, "arrays": 3}, {"ranks": 5, "post": "all"}],
     "reduce-tree": [{"ranks": 11, "root": 3, "arrays": 4}],
     "training": [
-        {"data": 4, "tensor": 2, "expert": 2, "ranks_per_host": 4, **STEP},
+        {"data": 4, "tensor": 2, "expert": 2, **STEP},
         {"pipeline": 3, "layers": 3, "microbatches": 5, "steps": 2, **STEP},
         {"data": 2, "pipeline": 2, "layers": 4, "algorithm": "tree", "protocol": "ll", **STEP},
     ],

@@ -35,4 +35,4 @@ def render(assignment: RankAssignment, file: str) -> RankFile:
         f"--master-addr={shlex.quote(runs[0][0])} "
         """--node-rank=$(awk -v h="$(hostname -s)" '$1 == h { print $2 }' """
     )
-    return RankFile("torchrun", file, "\n".join(lines) + "\n", before, ") ./app")
+    return RankFile("torchrun", file, "\n".join(lines) + "\n", before, ") train.py")

@@ -13,8 +13,8 @@ def synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], flo
     """Calls with durations only on a common clock, as early as possible.
 
     All members end a call at once, and it takes what the last to begin needs. What a rank usually
-    begins later than the first is computation before it. Irregular delays may be of any cause: they
-    are left out.
+    begins later than the first is computation before it, unless it waited so long in a call of
+    another group. Irregular delays may be of any cause: they are left out.
 
     Returns:
         The calls, and the time of irregular delays as a share of that in calls.
@@ -39,7 +39,8 @@ def synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], flo
     for side in (members[k] for k in order):
         delays = {rank: usual[_kind(rank, call)] for rank, call in side.items()}
         first = min(delays.values())
-        start = max(now[rank] for rank in side)
+        # A rank that a call of another group delayed is late for this one without computing.
+        start = max(now[rank] - (delays[rank] - first) for rank in side)
         took = min(-call.start_ns for call in side.values())
         end = start + max(delays.values()) - first + took
         spent += max(-call.start_ns for call in side.values())

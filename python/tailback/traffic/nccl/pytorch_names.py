@@ -5,28 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-ELEMENT_BYTES: Final = {
-    "float": 4,
-    "double": 8,
-    "half": 2,
-    "bfloat16": 2,
-    "long": 8,
-    "int": 4,
-    "short": 2,
-    "byte": 1,
-    "char": 1,
-    "bool": 1,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2fnuz": 1,
-    "complexfloat": 8,
-    "complexdouble": 16,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
+_ELEMENT_BYTES: Final = {
+    1: "byte char bool int8 uint8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
+    "float8_e8m0fnu float4_e2m1fn_x2",
+    2: "half bfloat16 short float16 int16 uint16",
+    4: "float int float32 int32 uint32 complexhalf complex32",
+    8: "double long float64 int64 uint64 complexfloat complex64",
+    16: "complexdouble complex128",
 }
-"""Bytes of an element by the name of its type, in small letters."""
+"""Types by the bytes of an element: the names of its C++ and its Python library."""
+
+_BYTES: Final = {name: size for size, names in _ELEMENT_BYTES.items() for name in names.split()}
 
 _CALLS: Final = {
     "allreduce": "AllReduce",
@@ -43,6 +32,11 @@ _CALLS: Final = {
     "recv": "SendRecv",
 }
 _SUFFIXES: Final = re.compile(r"(base|intotensor|tensor|coalesced|single|out|oop)+$")
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of an element of a type such as ``c10::Half`` or ``torch.float32``; 0 if unknown."""
+    return _BYTES.get(dtype.rpartition(":")[2].rpartition(".")[2].lower(), 0)
 
 
 def letters_of(name: str) -> str:

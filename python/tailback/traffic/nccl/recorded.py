@@ -16,6 +16,7 @@ import numpy as np
 
 from tailback.arrays import Bools, Ints
 from tailback.errors import TraceError
+from tailback.traffic.nccl.clock_jumps import clock_jumps
 from tailback.traffic.nccl.groups import describe, with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, complete_sides
 from tailback.traffic.readers.otf2.names import OPERATIONS
@@ -100,7 +101,7 @@ def record_calls(
     Raises:
         TraceError: The times span too long.
     """
-    notes: list[str] = []
+    notes = [] if durations_only else clock_jumps(complete_sides(calls), hosts)
     calls, dimensions = with_dimensions(calls, hosts)
     recorded = next(rank for rank, rank_calls in enumerate(calls) if rank_calls)
     alone = single_rank_shows(recorded, calls[recorded], after_ps[recorded])

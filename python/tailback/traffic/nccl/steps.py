@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
@@ -83,6 +83,7 @@ class GpuProgram:
         recording: How long the recorded run took.
         port_gbps: Rate of an accelerator to the others of its host, Gb/s; None if unknown.
         error: Type of the errors to raise.
+        assumes_hosts: Whether nothing names the hosts, so that the placement decides.
     """
 
     name: str
@@ -93,6 +94,7 @@ class GpuProgram:
     recording: RecordedTimes | None = None
     port_gbps: float | None = None
     error: type[TailbackError] = TraceError
+    assumes_hosts: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +167,14 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
         notes=[*source.notes, *_notes(source, choices)],
         recording=source.recording,
         recompile=partial(_recompile, source, chosen),
+        for_hosts=partial(_for_hosts, source, chosen) if source.assumes_hosts else None,
         port_gbps=source.port_gbps,
     )
+
+
+def _for_hosts(source: GpuProgram, chosen: NcclSection | None, hosts: Sequence[int]) -> Program:
+    """Compile for hosts that a placement states."""
+    return compile_gpu(replace(source, hosts=hosts, assumes_hosts=False), chosen)
 
 
 def _recompile(source: GpuProgram, stated: NcclSection | None, chosen: NcclSection) -> Program:

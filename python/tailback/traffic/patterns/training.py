@@ -38,7 +38,6 @@ class Training(Pattern):
     gradient: SizeBytes = Field(description="gradients of a layer, of one rank")
     compute: TimePs = Field(description="forward pass of a layer and microbatch; backward: twice")
     steps: int = Field(default=1, ge=1, le=1 << 20)
-    ranks_per_host: int = Field(default=8, ge=1, description="for rings and trees")
     algorithm: Literal["ring", "tree"] | None = None
     protocol: Literal["simple", "ll", "ll128"] | None = None
     channels: int | None = Field(default=None, ge=1, le=MAX_CHANNELS)
@@ -67,6 +66,13 @@ class Training(Pattern):
 
     def program(self, n_ranks: int, seed: int) -> Program:
         """Nothing is random."""
+        chosen = NcclSection(
+            algorithm=self.algorithm, protocol=self.protocol, channels=self.channels
+        )
+        return compile_gpu(self.activity(n_ranks), chosen)
+
+    def activity(self, n_ranks: int) -> GpuProgram:
+        """Collectives and computation of the accelerators; raises ScenarioError for too many."""
         passes = self.steps * self.microbatches * self.layers // self.pipeline
         refuse_if_huge(n_ranks * passes * 8)
         step = _Step(self, n_ranks)
@@ -75,12 +81,14 @@ class Training(Pattern):
                 step.run(stage)
             step.turn += 1
         name = f"training d{self.data} t{self.tensor} p{self.pipeline} e{self.expert}"
-        hosts = [rank // self.ranks_per_host for rank in range(n_ranks)]
-        source = GpuProgram(name, hosts, step.collectives, step.timeline, error=ScenarioError)
-        chosen = NcclSection(
-            algorithm=self.algorithm, protocol=self.protocol, channels=self.channels
+        return GpuProgram(
+            name,
+            range(n_ranks),
+            step.collectives,
+            step.timeline,
+            error=ScenarioError,
+            assumes_hosts=True,
         )
-        return compile_gpu(source, chosen)
 
 
 class _Step:

@@ -8,12 +8,9 @@ accelerator's clock.
 
 from __future__ import annotations
 
-import json
-import pickletools
 import re
 import reprlib
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 from pathlib import Path
@@ -21,8 +18,14 @@ from typing import Any, Final, Literal, TypeGuard
 
 from tailback.errors import TraceError
 from tailback.io.delimited import shown
-from tailback.io.input_files import TRACE_MEMORY, content, head_bytes
-from tailback.traffic.nccl.pytorch_names import ELEMENT_BYTES
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, parsed_json
+from tailback.traffic.nccl.pytorch_names import (
+    buffer_elements,
+    call_of,
+    element_bytes,
+    letters_of,
+)
+from tailback.traffic.readers.flight_recorder.plain_pickle import PlainPickle, RefusedError
 
 State = Literal["scheduled", "started", "completed"]
 """The host launched it; its kernel was seen to run; it was seen to be done."""
@@ -35,6 +38,7 @@ _JSON: Final = re.compile(rb'\A\s*\{\s*"' + _KEYS + rb'"')
 _RECORDS: Final = re.compile(rb"collective_seq_id|pg_status|pg_config")
 _RANK: Final = re.compile(r"(\d{1,7})(?:\.(?:json|pkl|pickle|pt|bin|txt))?(?:\.gz)?\Z")
 _INTEGERS: Final = re.compile(r"\d{1,9}")
+_TYPE: Final = re.compile(r"[A-Za-z][\w.:]{0,39}")
 _PAIR: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})\Z")
 _MOST: Final = 1 << 53
 _MAX_RANK: Final = 1 << 20
@@ -47,6 +51,7 @@ class Operation:
 
     Attributes:
         group: Name of its process group.
+        group_label: What the program calls the group; empty if not recorded.
         name: Its name without that of the library: ``all_reduce``, ``send``, ``coalesced``.
         number: Its number among the launches of the group; sends and receives count apart.
         order: Its number among the operations of the group.
@@ -58,11 +63,12 @@ class Operation:
         duration_ns: By the accelerator's clock; 0 if not recorded.
         into: Elements that the rank gives.
         out: Elements that it gets.
-        element_bytes: Bytes of an element; 0 for a type that is not known.
+        element_type: Type of an element as PyTorch names it; empty if not recorded.
         called_from: File and line of the program; empty if not recorded.
     """
 
     group: str
+    group_label: str
     name: str
     number: int
     order: int
@@ -74,8 +80,25 @@ class Operation:
     duration_ns: int
     into: int
     out: int
-    element_bytes: int
+    element_type: str
     called_from: str
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element; 0 for a type that is not known."""
+        return element_bytes(self.element_type)
+
+    def buffer_bytes(self, n: int) -> int:
+        """Bytes of the whole buffer in a group of ``n`` ranks; 0 if unknown."""
+        call = call_of(letters_of(self.name))
+        if call is None:
+            return 0
+        return buffer_elements(call, self.into, self.out, n) * self.element_bytes
+
+    @property
+    def launch(self) -> tuple[str, bool, int]:
+        """What operations of one launch have in common: group, kind and number."""
+        return self.group, self.is_p2p, self.number
 
 
 @dataclass(frozen=True)
@@ -103,7 +126,7 @@ class RankDump:
         groups: Its process groups by name.
         operations: The last operations that it launched, in order.
         enqueued: Number of the last collective that it launched, by group, where it is recorded.
-        skipped: Number of operations without a process group that is listed.
+        lost: Number of older operations, which these overwrote in its buffer.
     """
 
     file: Path
@@ -111,7 +134,7 @@ class RankDump:
     groups: dict[str, ProcessGroup]
     operations: list[Operation]
     enqueued: dict[str, int]
-    skipped: int
+    lost: int
 
 
 def is_dump(path: Path) -> bool:
@@ -128,7 +151,8 @@ def read_dump(file: Path) -> RankDump:
         TraceError: It is damaged, holds what is no plain data, or its name has no rank.
     """
     data = content(file, TraceError, TRACE_MEMORY)
-    document = _json(data, file) if data.lstrip()[:1] == b"{" else _unpickled(data, file)
+    is_json = data.lstrip()[:1] == b"{"
+    document = parsed_json(data, file, TraceError, _AGAIN) if is_json else _unpickled(data, file)
     if not isinstance(document, dict):
         raise TraceError("is no dump of the Flight Recorder", file=file, remedy=_AGAIN)
     match = _RANK.search(file.name)
@@ -141,173 +165,10 @@ def read_dump(file: Path) -> RankDump:
     return _DumpReader(file, document).dump(int(match[1]))
 
 
-def _json(data: bytes, file: Path) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError as error:
-        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
-        raise TraceError(
-            f"is not valid JSON: {error}", file=file, place=place, remedy=_AGAIN
-        ) from None
-    except RecursionError:
-        raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
-
-
-class _PlainPickle:
-    """Builds the containers and scalars of a pickle, and refuses every other instruction.
-
-    No name is looked up and nothing is called: the instructions that do so are unknown here. The
-    unpicklers of Python would allocate as many entries as the largest number in the file.
-
-    Args:
-        data: The pickle, of protocol 2 or newer.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
-
-    def load(self) -> Any:
-        """The object; raises _RefusedError, or an error of almost any type for damaged bytes."""
-        while True:
-            code = self.data[self.at]
-            self.at += 1
-            if code == _STOP:
-                return self.stack.pop()
-            step = _STEPS.get(code)
-            if step is None:
-                raise _RefusedError(self._asked(code))
-            step(self)
-
-    def number(self, size: int, *, signed: bool = False) -> int:
-        """The next bytes as a number."""
-        part = self.take(size)
-        return int.from_bytes(part, "little", signed=signed)
-
-    def take(self, size: int) -> bytes:
-        """The next bytes."""
-        part = self.data[self.at : self.at + size]
-        if len(part) < size:
-            raise ValueError("it is cut")
-        self.at += size
-        return part
-
-    def since_mark(self) -> list[Any]:
-        """Objects above the last mark, taken off the stack."""
-        start = self.marks.pop()
-        items = self.stack[start:]
-        del self.stack[start:]
-        return items
-
-    def _asked(self, code: int) -> str:
-        """What an instruction asks for: a name, or the instruction."""
-        names = (each.name for each in pickletools.opcodes if each.code == chr(code))
-        name = next(names, f"byte {code}")
-        if name == "STACK_GLOBAL":
-            return ".".join(str(each)[:40] for each in self.stack[-2:])
-        if name == "GLOBAL":
-            lines = self.data[self.at : self.at + 80].split(b"\n")
-            return ".".join(line.decode("ascii", "replace") for line in lines[:2])
-        return name
-
-
-_Step = Callable[[_PlainPickle], None]
-
-
-def _skip(pickle: _PlainPickle, size: int) -> None:
-    pickle.take(size)
-
-
-def _pushed(value: Callable[[_PlainPickle], Any]) -> _Step:
-    return lambda pickle: pickle.stack.append(value(pickle))
-
-
-def _remember(size: int) -> _Step:
-    def step(pickle: _PlainPickle) -> None:
-        pickle.memo[pickle.number(size) if size else len(pickle.memo)] = pickle.stack[-1]
-
-    return step
-
-
-def _tuple_of(size: int) -> _Step:
-    def step(pickle: _PlainPickle) -> None:
-        pickle.stack[-size:] = [tuple(pickle.stack[-size:])]
-
-    return step
-
-
-def _append(pickle: _PlainPickle) -> None:
-    last = pickle.stack.pop()
-    pickle.stack[-1].append(last)
-
-
-def _set_item(pickle: _PlainPickle) -> None:
-    value, key = pickle.stack.pop(), pickle.stack.pop()
-    pickle.stack[-1][key] = value
-
-
-def _extend(pickle: _PlainPickle) -> None:
-    items = pickle.since_mark()
-    pickle.stack[-1].extend(items)
-
-
-def _update(pickle: _PlainPickle) -> None:
-    items = pickle.since_mark()
-    pickle.stack[-1].update(zip(items[::2], items[1::2], strict=True))
-
-
-def _text(size: int) -> _Step:
-    return _pushed(lambda pickle: pickle.take(pickle.number(size)).decode("utf-8", "replace"))
-
-
-_STOP: Final = ord(".")
-
-_STEPS: Final[dict[int, _Step]] = {
-    0x80: lambda pickle: _skip(pickle, 1),  # PROTO
-    0x95: lambda pickle: _skip(pickle, 8),  # FRAME
-    ord("N"): _pushed(lambda _: None),
-    0x88: _pushed(lambda _: True),
-    0x89: _pushed(lambda _: False),
-    ord("J"): _pushed(lambda pickle: pickle.number(4, signed=True)),
-    ord("K"): _pushed(lambda pickle: pickle.number(1)),
-    ord("M"): _pushed(lambda pickle: pickle.number(2)),
-    0x8A: _pushed(lambda pickle: pickle.number(pickle.number(1), signed=True)),
-    0x8B: _pushed(lambda pickle: pickle.number(pickle.number(4), signed=True)),
-    ord("G"): _pushed(lambda pickle: struct.unpack(">d", pickle.take(8))[0]),
-    ord("X"): _text(4),
-    0x8C: _text(1),
-    0x8D: _text(8),
-    ord("]"): _pushed(lambda _: []),
-    ord("}"): _pushed(lambda _: {}),
-    ord(")"): _pushed(lambda _: ()),
-    ord("("): lambda pickle: pickle.marks.append(len(pickle.stack)),
-    ord("t"): _pushed(lambda pickle: tuple(pickle.since_mark())),
-    0x85: _tuple_of(1),
-    0x86: _tuple_of(2),
-    0x87: _tuple_of(3),
-    ord("a"): _append,
-    ord("e"): _extend,
-    ord("s"): _set_item,
-    ord("u"): _update,
-    ord("q"): _remember(1),
-    ord("r"): _remember(4),
-    0x94: _remember(0),
-    ord("h"): _pushed(lambda pickle: pickle.memo[pickle.number(1)]),
-    ord("j"): _pushed(lambda pickle: pickle.memo[pickle.number(4)]),
-}
-"""What each instruction does, by its byte (``pickletools`` names them)."""
-
-
-class _RefusedError(Exception):
-    """A pickle asks for something that is no plain data."""
-
-
 def _unpickled(data: bytes, file: Path) -> Any:
     try:
-        return _PlainPickle(data).load()
-    except _RefusedError as error:
+        return PlainPickle(data).load()
+    except RefusedError as error:
         raise TraceError(
             f"asks for {shown(str(error))}, but a dump holds plain data: nothing of it was run",
             file=file,
@@ -349,7 +210,6 @@ class _DumpReader:
             operation = self._operation(place, entry)
             names.setdefault(str(entry.get("pg_id")), operation.group)
             operations.append(operation)
-        of_groups = [each for each in operations if each.group in groups]
         for group in groups.values():
             if rank not in group.members:
                 raise self._wrong(
@@ -360,9 +220,9 @@ class _DumpReader:
             self.file,
             rank,
             groups,
-            _with_states(of_groups),
+            _with_states(operations),
             self._enqueued(names),
-            len(operations) - len(of_groups),
+            self._whole("entries[0]", listed[0], "record_id") if listed else 0,
         )
 
     def _groups(self) -> dict[str, ProcessGroup]:
@@ -381,8 +241,7 @@ class _DumpReader:
             members = tuple(sorted(int(each) for each in numbers))
             if not members or len(set(members)) != len(members):
                 raise self._wrong(place, f"its ranks are {_shown(ranks)}")
-            label = str(entry.get("desc") or "")[:80]
-            label = label if label not in ("", "undefined") else f"group {str(name)[:80]}"
+            label = _label(entry.get("desc")) or f"group {str(name)[:80]}"
             out[str(name)] = ProcessGroup(str(name), label, members)
         return out
 
@@ -412,9 +271,10 @@ class _DumpReader:
             first, second = int(match[2]), int(match[4])
             ends = (first, second) if match[3] == "->" else (second, first)
         is_p2p = entry.get("is_p2p", match is not None) is True
-        types = [*_texts(entry.get("input_dtypes")), *_texts(entry.get("output_dtypes"))]
+        types = [*_types(entry.get("input_dtypes")), *_types(entry.get("output_dtypes"))]
         return Operation(
             group=str(pair[0]),
+            group_label=_label(pair[1]) if len(pair) > 1 else "",
             name=name if match is None else match[1],
             number=self._whole(place, entry, "p2p_seq_id" if is_p2p else "collective_seq_id"),
             order=self._whole(place, entry, "op_id"),
@@ -426,7 +286,7 @@ class _DumpReader:
             duration_ns=self._duration_ns(place, entry),
             into=self._elements(place, entry, "input_sizes"),
             out=self._elements(place, entry, "output_sizes"),
-            element_bytes=ELEMENT_BYTES.get(types[0].lower(), 0) if types else 0,
+            element_type=types[0] if types else "",
             called_from=_called_from(entry.get("frames")),
         )
 
@@ -464,17 +324,19 @@ def _with_states(operations: list[Operation]) -> list[Operation]:
 
     Only the last entry of a launch, ``coalesced``, is followed by the recorder: it has the state.
     """
-    launches = {_launch(each): each for each in operations if each.name == "coalesced"}
+    launches = {each.launch: each for each in operations if each.name == "coalesced"}
     return [
         replace(each, state=last.state, duration_ns=0, completed_ns=last.completed_ns)
-        if (last := launches.get(_launch(each))) is not None and each is not last
+        if (last := launches.get(each.launch)) is not None and each is not last
         else each
         for each in operations
     ]
 
 
-def _launch(operation: Operation) -> tuple[str, bool, int]:
-    return operation.group, operation.is_p2p, operation.number
+def _label(desc: object) -> str:
+    """What the program calls a group; empty if nothing."""
+    label = str(desc or "")[:80]
+    return "" if label == "undefined" else label
 
 
 def _called_from(frames: object) -> str:
@@ -488,8 +350,11 @@ def _called_from(frames: object) -> str:
     return ""
 
 
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
+def _types(value: object) -> list[str]:
+    """Types of tensors, as a list or a text such as ``['Float']``; empty where absent."""
+    if isinstance(value, str):
+        return _TYPE.findall(value)
+    return [str(each)[:40] for each in value] if isinstance(value, list | tuple) else []
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

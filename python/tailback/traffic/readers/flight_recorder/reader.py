@@ -8,20 +8,17 @@ up.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from tailback.errors import TraceError, option
-from tailback.io.delimited import FILES_NAMED, NotUsed, not_used
-from tailback.io.input_files import record_files
+from tailback.errors import TraceError
+from tailback.io.delimited import NotUsed
 from tailback.traffic.nccl.durations import synchronised
 from tailback.traffic.nccl.groups import with_dimensions
-from tailback.traffic.nccl.pytorch_names import buffer_elements, call_of, letters_of
+from tailback.traffic.nccl.pytorch_names import call_of, letters_of
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls, sides_of
 from tailback.traffic.nccl.recorded import record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
@@ -32,8 +29,8 @@ from tailback.traffic.readers.flight_recorder.dump import (
     ProcessGroup,
     RankDump,
     is_dump,
-    read_dump,
 )
+from tailback.traffic.readers.flight_recorder.folder import is_cut_dump, read_dumps
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tailback.units import counted, percent
 
@@ -45,12 +42,7 @@ CAPABILITIES = Capabilities(
     compute="differences between ranks, from the times",
 )
 
-_HOST_RANKS: Final = 8
-"""Ranks that are assumed on a host: most accelerated hosts have as many devices."""
-
 _BARRIER_BYTES: Final = 4
-
-_NAMED: Final = re.compile(r"_trace_rank_\d+")
 
 
 def sniff(path: Path) -> bool:
@@ -61,42 +53,7 @@ def sniff(path: Path) -> bool:
     if not path.is_dir():
         return is_dump(path)
     files = [entry for entry in path.iterdir() if entry.is_file()]
-    return 2 * sum(map(is_dump, files)) > len(files)
-
-
-def read_dumps(path: Path) -> dict[int, RankDump]:
-    """The dumps of a folder, or a file, by rank.
-
-    Raises:
-        TraceError: One is damaged, or two are of one rank.
-    """
-    entries = sorted(path.iterdir()) if path.is_dir() else [path]
-    files = [entry for entry in entries if entry.is_file() and _belongs(entry, path)]
-    if not files:
-        raise TraceError("holds no dump of the Flight Recorder", file=path, remedy="name the dump")
-    record_files(files)
-    # The program, its times and who holds it up are read one after another.
-    return _read_files(tuple((file, file.stat().st_mtime_ns) for file in files))
-
-
-def _belongs(file: Path, path: Path) -> bool:
-    """A dump, or a file named like one, so that a damaged dump is not silently ignored."""
-    return file == path or _NAMED.search(file.name) is not None or is_dump(file)
-
-
-@lru_cache(maxsize=1)
-def _read_files(files: tuple[tuple[Path, int], ...]) -> dict[int, RankDump]:
-    out: dict[int, RankDump] = {}
-    for file, _ in files:
-        dump = read_dump(file)
-        if dump.rank in out:
-            raise TraceError(
-                f"is the dump of rank {dump.rank}, and so is {out[dump.rank].file.name!r}",
-                file=file,
-                remedy="keep the dumps of one time in a folder, one for each rank",
-            )
-        out[dump.rank] = dump
-    return out
+    return 2 * sum(is_dump(file) or is_cut_dump(file) for file in files) > len(files)
 
 
 def read(path: Path) -> Program:
@@ -109,23 +66,18 @@ def read(path: Path) -> Program:
     Raises:
         TraceError: A dump is damaged, or no collective was completed by all of its ranks.
     """
-    dumps = read_dumps(path)
+    folder = read_dumps(path)
+    dumps, notes = folder.of_rank, [*folder.notes]
     world = _world(dumps)
-    notes = _notes(dumps, path)
     calls = _complete(dumps, _calls(dumps, world, notes), path, notes)
-    hosts = [rank // _HOST_RANKS for rank in range(world)]
-    notes.append(
-        f"dumps name no host: {min(_HOST_RANKS, world)} ranks on each are assumed; "
-        f"{option('rankfile', 'FILE')} states them"
-    )
     if _timed(dumps):
         calls, _ = synchronised(calls)
         calls = [_with_gaps(each) for each in calls]
     else:
         calls = [[replace(call, start_ns=0) for call in each] for each in calls]
         notes.append(
-            "the dumps have no durations, so the program does not compute: "
-            "TORCH_NCCL_ENABLE_TIMING=1 writes them"
+            "not all collectives have durations, so the program does not compute: "
+            "TORCH_NCCL_ENABLE_TIMING=1 on all ranks writes them"
         )
     spent = sum(call.end_ns - call.start_ns for each in calls for call in each) * 1000 // world
     between = sum(call.before_ps for each in calls for call in each) // world
@@ -133,12 +85,14 @@ def read(path: Path) -> Program:
     collectives, timeline = join_calls(named, [0] * world, notes)
     times = RecordedTimes(spent, between) if _timed(dumps) else None
     name = path.name.split(".")[0]
-    return compile_gpu(GpuProgram(name, hosts, collectives, timeline, notes, times))
+    return compile_gpu(
+        GpuProgram(name, range(world), collectives, timeline, notes, times, assumes_hosts=True)
+    )
 
 
 def has_times(path: Path) -> bool:
     """Whether collectives have durations."""
-    return sniff(path) and _timed(read_dumps(path))
+    return sniff(path) and _timed(read_dumps(path).of_rank)
 
 
 def record(path: Path) -> RecordedRun:
@@ -147,9 +101,11 @@ def record(path: Path) -> RecordedRun:
     Raises:
         TraceError: As :func:`read`.
     """
-    dumps = read_dumps(path)
+    dumps = read_dumps(path).of_rank
     world = _world(dumps)
-    calls, irregular = synchronised(_calls(dumps, world, []))
+    recorded = _calls(dumps, world, [])
+    _require_calls(recorded, path)
+    calls, irregular = synchronised(recorded)
     missing = world - len(dumps)
     return record_calls(
         [_with_gaps(each) for each in calls],
@@ -167,7 +123,7 @@ def record(path: Path) -> RecordedRun:
 
 def system_tree(path: Path) -> list[list[tuple[str, str]]]:
     """Nothing for each rank: dumps name no host; raises TraceError."""
-    return [[] for _ in range(_world(read_dumps(path)))]
+    return [[] for _ in range(_world(read_dumps(path).of_rank))]
 
 
 def _world(dumps: Mapping[int, RankDump]) -> int:
@@ -187,19 +143,6 @@ def _timed(dumps: Mapping[int, RankDump]) -> bool:
     return bool(launches) and all(each.duration_ns for each in launches)
 
 
-def _notes(dumps: Mapping[int, RankDump], path: Path) -> list[str]:
-    """What the dumps hold that is not used."""
-    notes = list[str]()
-    skipped = sum(dump.skipped for dump in dumps.values())
-    if skipped:
-        notes.append(NotUsed(f"{counted(skipped, 'operation')} of groups whose ranks are unknown"))
-    if path.is_dir():
-        files = {dump.file.name for dump in dumps.values()}
-        others = [each.name for each in sorted(path.iterdir()) if each.name not in files]
-        notes += not_used(others, "files that are no dumps", FILES_NAMED)
-    return notes
-
-
 def _calls(dumps: Mapping[int, RankDump], world: int, notes: list[str]) -> list[list[RankCall]]:
     """Completed calls of each rank that all recorded members completed, with their durations.
 
@@ -214,7 +157,8 @@ def _calls(dumps: Mapping[int, RankDump], world: int, notes: list[str]) -> list[
                 continue
             call = _call(operation, dump.groups[operation.group], seen)
             if call is None:
-                unknown[operation.name[:40]] += 1
+                kind = f" of {operation.element_type}" if not operation.element_bytes else ""
+                unknown[f"{operation.name[:40]}{kind}"] += 1
             else:
                 calls[rank].append(call)
     if unknown:
@@ -244,7 +188,7 @@ def _call(operation: Operation, group: ProcessGroup, seen: Counter[Hashable]) ->
     if call is None or not (operation.element_bytes or is_barrier):
         return None
     n = len(group.members)
-    nbytes = buffer_elements(call, operation.into, operation.out, n) * operation.element_bytes
+    nbytes = operation.buffer_bytes(n)
     place: tuple[Hashable, ...] = (group.name, group.members)
     members, peer = group.members, 0
     number = operation.number
@@ -274,13 +218,7 @@ def _complete(
     """Calls of all ranks; those without a dump do as another, if all calls are of all ranks."""
     world = len(calls)
     missing = [rank for rank in range(world) if rank not in dumps]
-    if not any(calls):
-        raise TraceError(
-            "holds no collective that all of its ranks have completed",
-            file=path,
-            remedy="give the dumps of all ranks; who holds up the others: tailback diagnose DUMPS "
-            "without a fabric",
-        )
+    _require_calls(calls, path)
     if not missing:
         return calls
     if any(len(call.members) < world for each in calls for call in each):
@@ -296,6 +234,16 @@ def _complete(
         f"taken to do what rank {model} does"
     )
     return [calls[rank] if rank in dumps else calls[model] for rank in range(world)]
+
+
+def _require_calls(calls: Sequence[Sequence[RankCall]], path: Path) -> None:
+    if not any(calls):
+        raise TraceError(
+            "holds no collective that all of its ranks have completed",
+            file=path,
+            remedy="give the dumps of all ranks; who holds up the others: tailback diagnose DUMPS "
+            "without a fabric",
+        )
 
 
 def _with_gaps(calls: Sequence[RankCall]) -> list[RankCall]:

@@ -153,8 +153,8 @@ def contradicting(
     """
     stated = list(_stated(records, damaged))
     durations = np.array([np.nan if each is None else each.took for each in stated])
-    files = list(dict.fromkeys(record.file for record in records))
-    of_file = np.array([files.index(record.file) for record in records], np.int64)
+    files: dict[Path, int] = {}
+    of_file = np.array([files.setdefault(record.file, len(files)) for record in records], np.int64)
     keep, use_kernels = ~np.isnan(durations), True
     confirmed = np.zeros(len(records), np.bool_)
     names = {name for each in stated if each for name in each.others} - {RANKS}

@@ -9,7 +9,7 @@ begin takes least, and the time between collectives is known up to what all rank
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -51,6 +51,7 @@ from tailback.traffic.readers.inspector.records import (
     read_records,
 )
 from tailback.traffic.readers.inspector.steps import network_steps
+from tailback.traffic.readers.inspector.world import World, find_world
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tailback.units import counted, percent
 
@@ -83,33 +84,10 @@ SYNCHRONISED: Final = (
 
 
 @dataclass(frozen=True)
-class _World:
-    """Ranks of the job.
-
-    Attributes:
-        hosts: Host of each rank; empty where nothing is recorded.
-        rank_of: World rank of each process and device.
-        members: World ranks of each communicator, in its order; -1 where unknown.
-        recorded: Ranks of which something is recorded.
-        files: File of each of them.
-        per_host: Ranks of a host, on average.
-        notes: What was assumed.
-    """
-
-    hosts: list[str]
-    rank_of: dict[tuple[str, int, int], int]
-    members: dict[str, tuple[int, ...]]
-    recorded: list[int]
-    files: dict[int, Path]
-    per_host: int
-    notes: list[str]
-
-
-@dataclass(frozen=True)
 class _Trace:
     """All files of a run: ranks, calls of each, network steps, what the times lack, and notes."""
 
-    world: _World
+    world: World
     calls: list[list[RankCall]]
     steps: list[NetworkStep]
     durations_only: str
@@ -166,6 +144,7 @@ def read(path: Path) -> Program:
             timeline,
             notes,
             RecordedTimes(spent, between),
+            assumes_hosts=not all(world.hosts),
         )
     )
     program.hosts = tuple(world.hosts) if all(world.hosts) else ()
@@ -240,7 +219,7 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     require_sound_files(damaged, counts)
     if not operations:
         raise damaged[0] if damaged else TraceError("holds no collective", file=path, remedy=_SET)
-    world = _find_world(records)
+    world = find_world(records)
     notes += world.notes
     calls, n_lost = _calls(operations, unusable, world, notes, damaged)
     if not use_kernels:
@@ -280,104 +259,6 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     return _Trace(world, calls, steps, durations_only, notes)
 
 
-# --- ranks -------------------------------------------------------------------------------------
-
-
-def _find_world(records: Sequence[Record]) -> _World:
-    """World ranks: those of the largest communicator, if every process has a rank in it."""
-    in_process: dict[tuple[str, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    size: dict[str, int] = {}
-    for record in records:
-        in_process[record.process][record.comm.id].add(record.comm.rank)
-        n_ranks = size.setdefault(record.comm.id, record.comm.n_ranks)
-        if n_ranks != record.comm.n_ranks:
-            raise TraceError(
-                f"communicator {record.comm.id} has {record.comm.n_ranks} ranks here, and "
-                f"{n_ranks} in other records",
-                file=record.file,
-                place=f"line {record.line}",
-                remedy="keep the files of one run in a folder; copy a damaged file again",
-            )
-    devices = {
-        process: max(len(ranks) for ranks in comms.values())
-        for process, comms in in_process.items()
-    }
-    slots = [(*process, k) for process in sorted(devices) for k in range(devices[process])]
-    everywhere = [
-        comm
-        for comm in size
-        if all(len(comms.get(comm, ())) == devices[p] for p, comms in in_process.items())
-    ]
-    notes: list[str] = []
-    total = len(slots)
-    order = {slot: k for k, slot in enumerate(slots)}
-    if everywhere:
-        largest = max(everywhere, key=lambda comm: size[comm])
-        total = size[largest]
-        order = {
-            (*process, k): rank
-            for process, comms in in_process.items()
-            for k, rank in enumerate(sorted(comms[largest]))
-        }
-    elif total > 1:
-        notes.append(
-            "no communicator has a rank in every process: ranks are numbered by host and process"
-        )
-    _require_different_ranks(order, records)
-    hosts = [""] * total
-    for slot, rank in order.items():
-        hosts[rank] = slot[0]
-    members = _members(in_process, devices, size, order)
-    per_host = max(record.comm.n_ranks // max(record.comm.n_hosts, 1) for record in records)
-    of_process = {record.process: record.file for record in reversed(records)}
-    files = {rank: of_process[host, pid] for (host, pid, _), rank in order.items()}
-    return _World(hosts, order, members, sorted(order.values()), files, max(per_host, 1), notes)
-
-
-def _require_different_ranks(
-    order: Mapping[tuple[str, int, int], int], records: Sequence[Record]
-) -> None:
-    """Raise TraceError with their files if two processes have the same rank."""
-    process_of: dict[int, tuple[str, int]] = {}
-    for (host, pid, _), rank in order.items():
-        first = process_of.setdefault(rank, (host, pid))
-        if first == (host, pid):
-            continue
-        files = [
-            next(record.file for record in records if record.process == process)
-            for process in (first, (host, pid))
-        ]
-        raise TraceError(
-            f"its process has rank {rank}, as that of {files[0].name} has",
-            file=files[1],
-            remedy="keep the files of one run in a folder; copy a damaged file again",
-        )
-
-
-def _members(
-    in_process: Mapping[tuple[str, int], Mapping[str, set[int]]],
-    devices: Mapping[tuple[str, int], int],
-    size: Mapping[str, int],
-    order: Mapping[tuple[str, int, int], int],
-) -> dict[str, tuple[int, ...]]:
-    """World ranks of each communicator; -1 where nothing tells."""
-    out = {comm: [-1] * n for comm, n in size.items()}
-    for process, comms in in_process.items():
-        for comm, ranks in comms.items():
-            # Which device of a process a smaller communicator uses is not recorded.
-            if len(ranks) == devices[process]:
-                for k, rank in enumerate(sorted(ranks)):
-                    out[comm][rank] = order[(*process, k)]
-    total = max(order.values()) + 1
-    for comm, world in out.items():
-        if -1 in world and len(world) >= total and all(r in (-1, k) for k, r in enumerate(world)):
-            out[comm] = list(range(len(world)))
-    return {comm: tuple(ranks) for comm, ranks in out.items()}
-
-
-# --- calls -------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Calls:
     """Calls of each rank as they are read.
@@ -394,7 +275,7 @@ class _Calls:
             of their peers it belongs to is unknown.
     """
 
-    world: _World
+    world: World
     damaged: list[TraceError]
     calls: list[dict[Hashable, tuple[Record, RankCall]]] = field(init=False)
     repeated: Counter[tuple[int, Hashable]] = field(default_factory=Counter)
@@ -474,7 +355,7 @@ class _Calls:
 def _calls(
     operations: Sequence[Record],
     unusable: Collection[int],
-    world: _World,
+    world: World,
     notes: list[str],
     damaged: list[TraceError],
 ) -> tuple[list[list[RankCall]], int]:
@@ -586,7 +467,7 @@ def _durations_alone(calls: Sequence[RankCall]) -> list[RankCall]:
 
 
 def _without_incomplete(
-    calls: list[list[RankCall]], world: _World, notes: list[str], path: Path
+    calls: list[list[RankCall]], world: World, notes: list[str], path: Path
 ) -> tuple[list[list[RankCall]], int]:
     """Calls that all ranks with a file recorded alike; how many collectives were left out.
 
@@ -626,7 +507,7 @@ def _without_incomplete(
 def _rank_that_lacks_most(
     lacking: Mapping[Hashable, set[int]],
     sides: Mapping[Hashable, Mapping[int, RankCall]],
-    world: _World,
+    world: World,
 ) -> str:
     """The rank that lacks most collectives of others, with its file and the first of them."""
     if not lacking:

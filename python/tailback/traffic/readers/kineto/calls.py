@@ -15,9 +15,9 @@ from tailback.errors import TraceError
 from tailback.io.delimited import shown, unused_keys
 from tailback.traffic.nccl.choice import MAX_CHANNELS
 from tailback.traffic.nccl.pytorch_names import (
-    ELEMENT_BYTES,
     buffer_elements,
     call_of,
+    element_bytes,
     letters_of,
 )
 from tailback.traffic.nccl.rank_calls import RankCall
@@ -304,12 +304,12 @@ class _Reader:
 
     def _bytes(self, number: int, args: dict[str, Any], call: str, n: int) -> int:
         """Bytes of the whole buffer."""
-        dtype = str(args.get("dtype", "")).rpartition("::")[2].lower()
+        width = element_bytes(str(args.get("dtype", "")))
         into = self._integer(number, args, "In msg nelems", 0)
         out = self._integer(number, args, "Out msg nelems", 0)
-        if (into or out) and dtype not in ELEMENT_BYTES:
+        if (into or out) and not width:
             raise self._wrong(number, f"dtype is {shown(str(args.get('dtype')))}")
-        return buffer_elements(call, into, out, n) * ELEMENT_BYTES.get(dtype, 1)
+        return buffer_elements(call, into, out, n) * width
 
     def _row(self, number: int, args: dict[str, Any], n: int) -> tuple[int, ...]:
         """Bytes for each member of an exchange with splits; empty where they are equal."""

@@ -8,17 +8,16 @@ NCCL's log, if there is one in the same folder, else from NCCL's cost model.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tailback.errors import TraceError
-from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, NotUsed, not_used
-from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, record_files
+from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, NotUsed, not_readable, not_used
+from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, parsed_json, record_files
 from tailback.traffic.nccl.groups import with_dimensions
 from tailback.traffic.nccl.rank_calls import RankCall, join_calls
 from tailback.traffic.nccl.recorded import record_calls, single_rank_shows
@@ -74,9 +73,9 @@ def read(path: Path) -> Program:
         TraceError: A trace is damaged, missing or of another run, or holds no collective.
     """
     folder = path if path.is_dir() else path.parent
-    traces, world = _traces(path)
-    notes = list[str]()
-    ranks = _complete_traces(traces, world, path, notes)
+    run = _traces(path)
+    traces, world, notes = run.of_rank, run.world, not_readable(run.damaged, run.files, "trace")
+    ranks = _complete_traces(run, path, notes)
     files = [entry for entry in sorted(folder.iterdir()) if entry.is_file()]
     logs = [entry for entry in files if is_log(entry)]
     log = read_logs(logs)
@@ -115,6 +114,7 @@ def read(path: Path) -> Program:
             notes,
             RecordedTimes(calls_ps, between_ps),
             log.port_gbps,
+            assumes_hosts=not all(named),
         )
     )
     program.hosts = tuple(named) if all(named) else ()
@@ -134,7 +134,8 @@ def record(path: Path) -> RecordedRun:
     Raises:
         TraceError: As :func:`read`.
     """
-    traces, world = _traces(path)
+    run = _traces(path)
+    traces, world = run.of_rank, run.world
     return record_calls(
         [traces[rank].calls if rank in traces else [] for rank in range(world)],
         [traces[rank].after_ps if rank in traces else 0 for rank in range(world)],
@@ -146,7 +147,8 @@ def record(path: Path) -> RecordedRun:
 
 def system_tree(path: Path) -> list[list[tuple[str, str]]]:
     """Name and class of each rank's host, where the traces name it; raises TraceError."""
-    traces, world = _traces(path)
+    run = _traces(path)
+    traces, world = run.of_rank, run.world
     return [
         [(traces[rank].host, "node")] if rank in traces and traces[rank].host else []
         for rank in range(world)
@@ -163,8 +165,25 @@ def _not_recorded(traces: Mapping[int, RankTrace], world: int) -> str:
     return f"{world - len(traces)} of {world} ranks" if len(traces) < world else ""
 
 
-def _traces(path: Path) -> tuple[dict[int, RankTrace], int]:
-    """The trace of each recorded rank, and the number of all ranks."""
+@dataclass(frozen=True)
+class _Traces:
+    """The traces of a run.
+
+    Attributes:
+        of_rank: The trace of each recorded rank.
+        world: Number of all ranks.
+        files: Number of files.
+        damaged: Why some of them cannot be read.
+    """
+
+    of_rank: dict[int, RankTrace]
+    world: int
+    files: int
+    damaged: list[TraceError]
+
+
+def _traces(path: Path) -> _Traces:
+    """The traces of a folder, or a file; raises TraceError."""
     files = sorted(filter(_belongs, path.iterdir())) if path.is_dir() else [path]
     if not files:
         raise TraceError("holds no trace of Kineto", file=path, remedy="name the trace")
@@ -174,12 +193,16 @@ def _traces(path: Path) -> tuple[dict[int, RankTrace], int]:
 
 
 @lru_cache(maxsize=1)
-def _read_traces(
-    path: Path, files: tuple[tuple[Path, int], ...]
-) -> tuple[dict[int, RankTrace], int]:
+def _read_traces(path: Path, files: tuple[tuple[Path, int], ...]) -> _Traces:
     traces: dict[int, RankTrace] = {}
+    damaged: list[TraceError] = []
     for file, _ in files:
-        trace = rank_trace(_read_document(file), file, _rank_in_name(file))
+        try:
+            trace_document = _read_document(file)
+        except TraceError as error:  # A process that is ended leaves a file that is cut.
+            damaged.append(error)
+            continue
+        trace = rank_trace(trace_document, file, _rank_in_name(file))
         if trace.rank in traces:
             raise TraceError(
                 f"is the trace of rank {trace.rank}, and so is {traces[trace.rank].file.name!r}",
@@ -195,7 +218,9 @@ def _read_traces(
                 remedy="keep the traces of one run in a folder, one for each rank",
             )
         traces[trace.rank] = trace
-    return traces, _count_ranks(traces, path)
+    if not traces:
+        raise damaged[0]
+    return _Traces(traces, _count_ranks(traces, path), len(files), damaged)
 
 
 def _is_trace(path: Path) -> bool:
@@ -210,15 +235,7 @@ def _belongs(path: Path) -> bool:
 
 def _read_document(file: Path) -> dict[str, Any]:
     """The JSON object of a file; raises TraceError."""
-    try:
-        document = json.loads(content(file, TraceError, TRACE_MEMORY))
-    except ValueError as error:
-        place = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else None
-        raise TraceError(
-            f"is not valid JSON: {error}", file=file, place=place, remedy=_AGAIN
-        ) from None
-    except RecursionError:
-        raise TraceError("is nested too deeply", file=file, remedy=_AGAIN) from None
+    document = parsed_json(content(file, TraceError, TRACE_MEMORY), file, TraceError, _AGAIN)
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         raise TraceError("has no list 'traceEvents'", file=file, remedy=_AGAIN)
     return document
@@ -247,14 +264,15 @@ def _count_ranks(traces: dict[int, RankTrace], path: Path) -> int:
     return world
 
 
-def _complete_traces(
-    traces: dict[int, RankTrace], world: int, path: Path, notes: list[str]
-) -> list[RankTrace]:
+def _complete_traces(run: _Traces, path: Path, notes: list[str]) -> list[RankTrace]:
     """The traces of all ranks; missing ones are copies of another where possible."""
+    traces, world = run.of_rank, run.world
     missing = [rank for rank in range(world) if rank not in traces]
     if not missing:
         return [traces[rank] for rank in range(world)]
     parts = any(len(call.members) < world for trace in traces.values() for call in trace.calls)
+    if parts and run.damaged:
+        raise run.damaged[0]
     if parts:
         first = traces[min(traces)]
         raise TraceError(
