@@ -106,6 +106,7 @@ def record(
     force: bool = False,
     clocks_every_s: float = 30,
     wait_s: float = 10,
+    byte_ranges: bool = False,
     step: Callable[[str], None] = lambda _: None,
 ) -> Recording:
     """Run a program and record it.
@@ -123,6 +124,8 @@ def record(
             takes more than a thousandth of the time.
         wait_s: Seconds that a rank waits in MPI_Init for all ranks to load the recorder, and 2 ms
             more for each rank; where some do not, the others are recorded.
+        byte_ranges: Record which bytes of its TCP connections each call writes
+            (:mod:`tailback.recorder.byte_ranges`).
         step: Called with the current step.
 
     Raises:
@@ -139,7 +142,8 @@ def record(
     raw = unfinished_folder(out)
     with _new_raw_folder(raw, command, built.converter) as started:
         with JobWatch.of(os.environ, command) as jobs:
-            code = _run(command, built.recorder, raw.resolve(), clocks_every_s, wait_s)
+            libraries = [built.recorder, *([built.writes] if byte_ranges else [])]
+            code = _run(command, libraries, raw.resolve(), clocks_every_s, wait_s)
         if not any(raw.glob(_META)):
             raise RecordError(
                 f"no rank loaded the recorder: {command[0]} ended {ended(code)}",
@@ -305,9 +309,13 @@ def _why_nothing(code: int) -> str:
 
 
 def _run(
-    command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float, wait_s: float
+    command: Sequence[str],
+    libraries: Sequence[Path],
+    folder: Path,
+    clocks_every_s: float,
+    wait_s: float,
 ) -> int:
-    preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
+    preload = ":".join(filter(None, (*map(str, libraries), os.environ.get("LD_PRELOAD"))))
     variables = {
         "LD_PRELOAD": preload,
         FOLDER: str(folder),
