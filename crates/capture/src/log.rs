@@ -19,7 +19,7 @@ const MAX_ADDRESSES: usize = 1 << 20;
 /// Maximum time between a packet and the first of its file.
 const MAX_SECONDS: u64 = 86_400;
 /// Maximum number of connections of TCP whose start is kept.
-const MAX_STREAMS: usize = 1 << 20;
+const MAX_CONNECTIONS: usize = 1 << 20;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Frames that were left out for one reason.
@@ -114,18 +114,18 @@ impl Hasher for AddressHasher {
 }
 
 /// A direction of a connection: numbers of the addresses, and ports.
-type StreamKey = (u32, u32, u16, u16);
+type ConnectionKey = (u32, u32, u16, u16);
 
 /// Where a direction of a connection of TCP is.
 #[derive(Debug, Clone, Copy)]
-struct Stream {
+struct Connection {
     /// Sequence number of byte 0.
     first: u32,
     /// The last byte so far that a packet began with.
     last: i64,
 }
 
-impl Stream {
+impl Connection {
     /// Number of the byte with this sequence number, which is within 2 GiB of the last one.
     fn byte(&mut self, sequence: u32) -> i64 {
         let last = self.first.wrapping_add(self.last as u32);
@@ -141,7 +141,7 @@ pub struct CaptureLog {
     most: usize,
     tcp: bool,
     /// Of the file that is read.
-    streams: HashMap<StreamKey, Stream>,
+    connections: HashMap<ConnectionKey, Connection>,
     /// One packet in 2^`shift` is kept.
     shift: u32,
     numbers: HashMap<Address, u32, BuildHasherDefault<AddressHasher>>,
@@ -156,7 +156,7 @@ impl CaptureLog {
         Self {
             most: most.max(1),
             tcp,
-            streams: HashMap::new(),
+            connections: HashMap::new(),
             shift: 0,
             numbers: HashMap::default(),
             addresses: Vec::new(),
@@ -181,7 +181,7 @@ impl CaptureLog {
     pub fn read_from(&mut self, from: impl Read) -> Result<FileSummary, CaptureError> {
         let number = u16::try_from(self.files).map_err(|_| CaptureFault::Files(1 << 16).at(0))?;
         self.files += 1;
-        self.streams.clear();
+        self.connections.clear();
         let mut summary = FileSummary::default();
         let end = frames(from, &mut |frame| self.take(number, frame, &mut summary))?;
         if let FileEnd::Cut(offset) = end {
@@ -283,11 +283,14 @@ impl CaptureLog {
         let ends = (self.number(headers.source)?, self.number(headers.destination)?);
         let key = (ends.0, ends.1, headers.entropy, headers.port);
         if !headers.syn {
-            return Ok(self.streams.get_mut(&key).map_or(-1, |stream| stream.byte(headers.psn)));
+            return Ok(self
+                .connections
+                .get_mut(&key)
+                .map_or(-1, |connection| connection.byte(headers.psn)));
         }
-        if self.streams.len() < MAX_STREAMS || self.streams.contains_key(&key) {
+        if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&key) {
             let first = headers.psn.wrapping_add(1);
-            self.streams.insert(key, Stream { first, last: 0 });
+            self.connections.insert(key, Connection { first, last: 0 });
         }
         // Its own number is that of no byte.
         Ok(-1)

@@ -17,11 +17,8 @@ import polars as pl
 
 from tailback.recorder.call_sites import CallLocation
 from tailback.recorder.rank_files import RankRecord, RankSite
+from tailback.traffic.readers.recorded_bytes import BYTE_RANGES
 from tailback.units import counted
-
-BYTE_RANGES: Final = "byte_ranges.parquet"
-"""File of a recording: ``rank, peer`` (null unless it was recorded), ``source_address, source_port,
-destination_address, destination_port, first_byte, bytes, call, path``."""
 
 _RANGE: Final = np.dtype(
     [

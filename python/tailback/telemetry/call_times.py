@@ -16,9 +16,8 @@ import polars as pl
 
 from tailback.errors import RunError
 from tailback.evidence.measure import MeasuredRun
-from tailback.io.parquet import read_table
 from tailback.placement.rank_hosts import rank_hosts
-from tailback.recorder.byte_ranges import BYTE_RANGES
+from tailback.traffic.readers.recorded_bytes import BYTE_RANGES, recorded_bytes
 
 _COLUMNS: Final = ("source", "destination", "first_ns", "last_ns", "call", "path")
 _BYTE_COLUMNS: Final = (
@@ -47,12 +46,12 @@ def call_bytes(recording: Path) -> pl.DataFrame | None:
         RunError: The file of byte ranges is damaged, or has no connection between hosts.
         PlacementError: The file of hosts is damaged.
     """
-    file = recording / BYTE_RANGES
-    if not file.is_file():
+    ranges = recorded_bytes(recording, RunError)
+    if ranges is None:
         return None
     hosts = rank_hosts(recording / "rank_host.csv")
     host_of = dict(enumerate(hosts))
-    table = read_table(file, error=RunError).with_columns(
+    table = ranges.with_columns(
         pl.col(rank).replace_strict(host_of, default=None, return_dtype=pl.String).alias(name)
         for name, rank in (("source", "rank"), ("destination", "peer"))
     )
@@ -60,7 +59,7 @@ def call_bytes(recording: Path) -> pl.DataFrame | None:
     if not table.height:
         raise RunError(
             "no byte range is of a connection between two hosts",
-            file=file,
+            file=recording / BYTE_RANGES,
             remedy="record the program on several hosts, and with TCP between them",
         )
     return table.select(_BYTE_COLUMNS)

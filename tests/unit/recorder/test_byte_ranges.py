@@ -18,13 +18,13 @@ import pytest
 
 from tailback.errors import RunError
 from tailback.fabric.model import Fabric
-from tailback.recorder.byte_ranges import BYTE_RANGES
 from tailback.recorder.session import record
 from tailback.scenario.model import parse
 from tailback.simulation import prepare
 from tailback.simulation.captures import read_captured
 from tailback.telemetry.call_times import call_bytes
 from tailback.telemetry.captured import labelled, read_contexts
+from tailback.traffic.readers.recorded_bytes import BYTE_RANGES
 from tests.factories import captures as made
 from tests.factories.cli import tailback
 from tests.factories.recorded_programs import library_to_preload
