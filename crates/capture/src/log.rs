@@ -114,18 +114,18 @@ impl Hasher for AddressHasher {
 }
 
 /// A direction of a connection: numbers of the addresses, and ports.
-type ConnectionKey = (u32, u32, u16, u16);
+type StreamKey = (u32, u32, u16, u16);
 
 /// Where a direction of a connection of TCP is.
 #[derive(Debug, Clone, Copy)]
-struct Connection {
+struct StreamPosition {
     /// Sequence number of byte 0.
     first: u32,
     /// The last byte so far that a packet began with.
     last: i64,
 }
 
-impl Connection {
+impl StreamPosition {
     /// Number of the byte with this sequence number, which is within 2 GiB of the last one.
     fn byte(&mut self, sequence: u32) -> i64 {
         let last = self.first.wrapping_add(self.last as u32);
@@ -141,7 +141,7 @@ pub struct CaptureLog {
     most: usize,
     tcp: bool,
     /// Of the file that is read.
-    connections: HashMap<ConnectionKey, Connection>,
+    connections: HashMap<StreamKey, StreamPosition>,
     /// One packet in 2^`shift` is kept.
     shift: u32,
     numbers: HashMap<Address, u32, BuildHasherDefault<AddressHasher>>,
@@ -290,7 +290,7 @@ impl CaptureLog {
         }
         if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&key) {
             let first = headers.psn.wrapping_add(1);
-            self.connections.insert(key, Connection { first, last: 0 });
+            self.connections.insert(key, StreamPosition { first, last: 0 });
         }
         // Its own number is that of no byte.
         Ok(-1)
