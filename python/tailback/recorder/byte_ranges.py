@@ -64,7 +64,8 @@ def write_byte_ranges(
         for events in rank.events.values():
             if ranges_file(events).is_file():
                 rows = np.fromfile(ranges_file(events), _RANGE)
-                parts.append(_named(rows, rank, peers, places, regions))
+                if len(rows):
+                    parts.append(_named(rows, rank, peers, places, regions))
         lost += len(rank.gaps)
     if lost:
         notes.append(

@@ -42,6 +42,7 @@ from tailback.recorder.surroundings import (
     write_job,
 )
 from tailback.traffic.readers.otf2.reader import library_path, load
+from tailback.traffic.readers.recorded_bytes import BYTE_RANGES
 from tailback.traffic.readers.recorded_cores import sharing_ranks
 from tailback.units import counted
 
@@ -140,7 +141,7 @@ def record(
     if built.fresh:
         step("compiled the recorder for this MPI library (once)")
     raw = unfinished_folder(out)
-    with _new_raw_folder(raw, command, built.converter) as started:
+    with _new_raw_folder(raw, command, built.converter, byte_ranges) as started:
         with JobWatch.of(os.environ, command) as jobs:
             libraries = [built.recorder, *([built.writes] if byte_ranges else [])]
             code = _run(command, libraries, raw.resolve(), clocks_every_s, wait_s)
@@ -216,7 +217,9 @@ def finished_folder(raw: Path) -> Path:
 
 
 @contextmanager
-def _new_raw_folder(raw: Path, command: Sequence[str], converter: Path) -> Iterator[dict[str, Any]]:
+def _new_raw_folder(
+    raw: Path, command: Sequence[str], converter: Path, byte_ranges: bool
+) -> Iterator[dict[str, Any]]:
     """A new folder for the files of the ranks, with what :func:`finish` needs to know; locked."""
     try:
         raw.parent.mkdir(parents=True, exist_ok=True)
@@ -238,6 +241,7 @@ def _new_raw_folder(raw: Path, command: Sequence[str], converter: Path) -> Itera
         "command": list(command),
         "converter": str(converter),
         "job": job_variables(os.environ),
+        "byte_ranges": byte_ranges,
     }
     with (raw / _START).open("x", encoding="utf-8") as file:
         _lock(file.fileno(), raw)
@@ -351,6 +355,8 @@ def _finish(
     if not converter.is_file():
         converter = build(compiler_for(started["command"])).converter
     calls = write_archive(ranks, folder, library_path(), converter, notes)
+    if started.get("byte_ranges") and not (folder / BYTE_RANGES).is_file():
+        notes.append("no byte ranges: in no MPI call did the C library write to a TCP connection")
     communicating = _verify(folder, calls)
     notes[:0] = [*notes_on_end(code, ranks, communicating), *notes_on_missing(ranks)]
     _write_hosts(ranks, folder)

@@ -217,3 +217,11 @@ def test_writes_past_the_library_are_told(program: Path, tmp_path: Path) -> None
     assert note.startswith("1 TCP connection without byte ranges: something was written")
     ranges = pl.read_parquet(tmp_path / "evidence" / BYTE_RANGES)
     assert set(CALLS.values()) <= set(ranges["call"])
+
+
+@pytest.mark.tools
+def test_ranks_without_connections_are_told(program: Path, tmp_path: Path) -> None:
+    alone = ["mpirun", "--oversubscribe", "-np", "2", "--mca", "btl", "vader,self", str(program)]
+    recording = record(alone, tmp_path / "evidence", byte_ranges=True)
+    assert any(note.startswith("no byte ranges: in no MPI call") for note in recording.notes)
+    assert not (tmp_path / "evidence" / BYTE_RANGES).exists()
