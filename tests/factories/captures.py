@@ -53,11 +53,43 @@ def _ethernet(
 ) -> bytes:
     """A frame of RoCEv2 between packed addresses, from a base transport header on."""
     udp = struct.pack(">HHHH", port, 4791, 8 + len(body), 0) + body
+    return bytes(12) + b"\x81\0\0\5" * tags + _ip(ends, udp, 17, ecn)
+
+
+def _ip(ends: tuple[bytes, ...], body: bytes, protocol: int, ecn: int) -> bytes:
+    """Ethernet type and IP header, between packed addresses, and what is in the packet."""
     if len(ends[0]) == 4:
-        kind, ip = 0x0800, struct.pack(">BBHHHBBH", 0x45, ecn, 20 + len(udp), 0, 1 << 14, 64, 17, 0)
+        length = 20 + len(body)
+        head = struct.pack(">HBBHHHBBH", 0x0800, 0x45, ecn, length, 0, 1 << 14, 64, protocol, 0)
     else:
-        kind, ip = 0x86DD, struct.pack(">IHBB", 6 << 28 | ecn << 20, len(udp), 17, 64)
-    return bytes(12) + b"\x81\0\0\5" * tags + kind.to_bytes(2) + ip + b"".join(ends) + udp
+        head = struct.pack(">HIHBB", 0x86DD, 6 << 28 | ecn << 20, len(body), protocol, 64)
+    return head + b"".join(ends) + body
+
+
+def _packed(row: dict[str, int], version: int) -> tuple[bytes, ...]:
+    nodes = (row["src_node"], row["dst_node"])
+    return tuple(ipaddress.ip_address(address(node + 1, version)).packed for node in nodes)
+
+
+def marked_tcp(packets: pl.DataFrame, version: int) -> Frames:
+    """Packets of scheme entropy-ecn, each flow a TCP connection that begins with its SYN."""
+    out, at = [], dict[tuple[int, int, int], int]()
+    for row in packets.iter_rows(named=True):
+        ends, port = _packed(row, version), row["header"] >> 1
+        flow = (row["src_node"], row["dst_node"], port)
+        # Close to where sequence numbers wrap around.
+        starts, first = flow not in at, 2**32 - 700
+        byte = at.get(flow, 0)
+        at[flow] = byte + row["size_bytes"]
+        ecn = 3 if row["header"] & 1 else 2
+        segments = [(first, 2, 0, b"")] if starts else []
+        segments.append((first + 1 + byte, 16, ecn, bytes(row["size_bytes"])))
+        for sequence, flags, mark, body in segments:
+            head = struct.pack(
+                ">HHIIBBHHH", port, 5001, sequence % 2**32, 0, 5 << 4, flags, 1, 0, 0
+            )
+            out.append((row["time_ps"] // 1000, bytes(12) + _ip(ends, head + body, 6, mark)))
+    return out
 
 
 def marked_rocev2(packets: pl.DataFrame, version: int) -> Frames:
@@ -78,7 +110,7 @@ def pcap(
 ) -> Path:
     """Write a pcap file in microseconds (``unit_ns`` 1000) or nanoseconds."""
     magic = 0xA1B23C4D if unit_ns == 1 else 0xA1B2C3D4
-    data = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snap, link)
+    data = bytearray(struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, snap, link))
     for time, frame in frames:
         seconds, fraction_ns = divmod(time, 10**9)
         kept = frame[:snap]

@@ -15,15 +15,20 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(read_captures, m)?)
 }
 
-/// Reads captures in order and keeps at most `most` packets.
+/// Reads captures in order and keeps at most `most` packets, those of TCP only if `tcp`.
 ///
 /// Returns a dictionary: `packets` (columns), `addresses` (a local id or IP address by number),
 /// `one_in`, and `files`, a dictionary for each. Raises ValueError with the arguments
 /// `(message, index of the file, offset, remedy)`.
 #[pyfunction]
-fn read_captures(py: Python<'_>, paths: Vec<PathBuf>, most: usize) -> PyResult<Bound<'_, PyDict>> {
+fn read_captures(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    most: usize,
+    tcp: bool,
+) -> PyResult<Bound<'_, PyDict>> {
     let read = py.detach(|| {
-        let mut log = CaptureLog::new(most);
+        let mut log = CaptureLog::new(most, tcp);
         let mut files = Vec::with_capacity(paths.len());
         for (number, path) in paths.iter().enumerate() {
             files.push(log.read(path).map_err(|error| (number, error))?);
@@ -38,7 +43,7 @@ fn read_captures(py: Python<'_>, paths: Vec<PathBuf>, most: usize) -> PyResult<B
     out.set_item("one_in", log.one_in())?;
     let (packets, addresses) = log.into_columns();
     let packets = columns!(py, packets; time_ns, source, destination, psn, queue_pair, id,
-        size_bytes, sample, entropy, ecn, csig, direction, file);
+        size_bytes, sample, entropy, port, protocol, stream_byte, ecn, csig, direction, file);
     out.set_item("packets", packets)?;
     out.set_item("addresses", addresses.into_iter().map(text).collect::<Vec<_>>())?;
     let summaries = PyList::empty(py);

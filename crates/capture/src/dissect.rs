@@ -1,4 +1,5 @@
-//! Dissects a frame from its first byte to the base transport header (BTH) with its telemetry bits.
+//! Dissects a frame from its first byte to the base transport header (BTH) with its telemetry bits, or
+//! to the header of TCP.
 //!
 //! Both networks have the same BTH. Its byte 4 is FECN, BECN and six reserved bits: the sample. The
 //! invariant CRC covers that byte as ones, in InfiniBand (volume 1, section 7.8.1) as in RoCEv2 (annex
@@ -7,7 +8,7 @@
 use tailback_telemetry::packet_id::{FlowKey, packet_id};
 
 use crate::erf;
-use crate::record::{LinkType, read_u16};
+use crate::record::{LinkType, read_u16, read_u32};
 
 const UDP_PORT_ROCE: u16 = 4791;
 const IPV4: u16 = 0x0800;
@@ -22,6 +23,12 @@ const BTH: usize = 12;
 const DETH: usize = 8;
 const ICRC: usize = 4;
 const UDP: usize = 8;
+/// Without options.
+const TCP: usize = 20;
+const TCP_PROTOCOL: u8 = 6;
+const UDP_PROTOCOL: u8 = 17;
+/// Flag of TCP that begins a connection.
+const SYN: u8 = 2;
 /// Congestion experienced (RFC 3168), the largest value of the field.
 pub const ECN: u8 = 3;
 /// Bit of byte 4 of the BTH that is FECN.
@@ -56,7 +63,7 @@ impl Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Skip {
-    /// Neither InfiniBand nor UDP to port 4791.
+    /// Neither InfiniBand nor UDP to port 4791, nor TCP if that is read.
     Other,
     /// InfiniBand without a transport header (raw packets, link packets).
     NoTransport,
@@ -84,14 +91,20 @@ pub struct Headers {
     pub source: Address,
     /// Receiver.
     pub destination: Address,
-    /// Packet sequence number.
+    /// Packet sequence number; of TCP that of the first byte, or of the SYN.
     pub psn: u32,
     /// Queue pair: the receiver's, or the sender's for datagrams.
     pub queue_pair: u32,
     /// The six reserved bits.
     pub sample: u8,
-    /// What lets switches choose a path: the UDP source port; 0 in InfiniBand.
+    /// What lets switches choose a path: the source port of UDP or TCP; 0 in InfiniBand.
     pub entropy: u16,
+    /// Destination port; 0 in InfiniBand.
+    pub port: u16,
+    /// Protocol above IP; 0 in InfiniBand.
+    pub protocol: u8,
+    /// Whether it begins a connection of TCP.
+    pub syn: bool,
     /// Explicit congestion notification: [`ECN`] of IP, 3 or 1 with or without FECN in InfiniBand.
     pub ecn: u8,
     /// The 16 bits of a compact CSIG tag, and bit 16 set; 0 without one.
@@ -104,16 +117,25 @@ impl Headers {
     /// The packet's id ([`tailback_telemetry::packet_id`]).
     #[inline]
     pub fn packet_id(&self) -> u32 {
+        // Only a number for packets of TCP, which have no queue pair, and longer sequence numbers.
+        let psn = self.psn & 0xff_ffff;
         let (source, destination) = (self.source.id_bits(), self.destination.id_bits());
-        packet_id(self.psn, FlowKey { source, destination, queue_pair: self.queue_pair })
+        packet_id(psn, FlowKey { source, destination, queue_pair: self.queue_pair })
+    }
+
+    /// Whether it is one of TCP.
+    #[inline]
+    pub fn is_tcp(&self) -> bool {
+        self.protocol == TCP_PROTOCOL
     }
 }
 
-/// Captured bytes of a frame, and its length on the wire.
+/// Captured bytes of a frame, its length on the wire, and whether packets of TCP are read.
 #[derive(Debug, Clone, Copy)]
 struct Remaining<'a> {
     bytes: &'a [u8],
     wire: usize,
+    tcp: bool,
 }
 
 impl<'a> Remaining<'a> {
@@ -125,11 +147,17 @@ impl<'a> Remaining<'a> {
         self.bytes.get(..n).ok_or(short)
     }
 
+    /// Whether this protocol above IP is read.
+    #[inline]
+    fn reads(self, protocol: u8) -> bool {
+        protocol == UDP_PROTOCOL || (self.tcp && protocol == TCP_PROTOCOL)
+    }
+
     /// The bytes after the first `n`.
     #[inline]
     fn after(self, n: usize) -> Result<Self, Skip> {
         self.first(n)?;
-        Ok(Self { bytes: &self.bytes[n..], wire: self.wire.saturating_sub(n) })
+        Ok(Self { bytes: &self.bytes[n..], wire: self.wire.saturating_sub(n), ..self })
     }
 }
 
@@ -138,8 +166,13 @@ impl<'a> Remaining<'a> {
 /// # Errors
 /// Why there is none.
 #[inline]
-pub(crate) fn dissect(link: LinkType, bytes: &[u8], wire_bytes: usize) -> Result<Headers, Skip> {
-    let frame = Remaining { bytes, wire: wire_bytes.max(bytes.len()) };
+pub(crate) fn dissect(
+    link: LinkType,
+    bytes: &[u8],
+    wire_bytes: usize,
+    tcp: bool,
+) -> Result<Headers, Skip> {
+    let frame = Remaining { bytes, wire: wire_bytes.max(bytes.len()), tcp };
     match link {
         LinkType::Ethernet => ethernet(frame),
         LinkType::LinuxCooked => {
@@ -201,7 +234,8 @@ fn ipv4(packet: Remaining<'_>) -> Result<Headers, Skip> {
     if header[0] >> 4 != 4 || length < 20 || total < length || total > packet.wire {
         return Err(Skip::Malformed);
     }
-    if header[9] != 17 {
+    let protocol = header[9];
+    if !packet.reads(protocol) {
         return Err(Skip::Other);
     }
     // More fragments, or an offset.
@@ -209,7 +243,7 @@ fn ipv4(packet: Remaining<'_>) -> Result<Headers, Skip> {
         return Err(Skip::Fragment);
     }
     let ends = [12, 16].map(|at| Address::V4(take(header, at)));
-    udp(ends, header[1] & ECN, packet.after(length)?, total - length)
+    transported(ends, protocol, header[1] & ECN, packet.after(length)?, total - length)
 }
 
 fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
@@ -223,7 +257,9 @@ fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
     let (mut next, mut packet) = (header[6], packet.after(40)?);
     for _ in 0..=MAX_TAGS {
         match next {
-            17 => return udp(ends, ecn, packet, left),
+            protocol if packet.reads(protocol) => {
+                return transported(ends, protocol, ecn, packet, left);
+            }
             44 => return Err(Skip::Fragment),
             // Hop by hop, routing, destination options.
             0 | 43 | 60 => {
@@ -237,6 +273,48 @@ fn ipv6(packet: Remaining<'_>) -> Result<Headers, Skip> {
         }
     }
     Err(Skip::Malformed)
+}
+
+/// UDP or TCP in the `available` bytes of an IP packet.
+#[inline]
+fn transported(
+    ends: [Address; 2],
+    protocol: u8,
+    ecn: u8,
+    packet: Remaining<'_>,
+    available: usize,
+) -> Result<Headers, Skip> {
+    if protocol == UDP_PROTOCOL {
+        return udp(ends, ecn, packet, available);
+    }
+    tcp(ends, ecn, packet, available)
+}
+
+fn tcp(
+    [source, destination]: [Address; 2],
+    ecn: u8,
+    segment: Remaining<'_>,
+    available: usize,
+) -> Result<Headers, Skip> {
+    let header = segment.first(TCP)?;
+    let length = usize::from(header[12] >> 4) * 4;
+    if length < TCP || length > available {
+        return Err(Skip::Malformed);
+    }
+    Ok(Headers {
+        source,
+        destination,
+        psn: read_u32(header, 4, true),
+        queue_pair: 0,
+        sample: 0,
+        entropy: read_u16(header, 0, true),
+        port: read_u16(header, 2, true),
+        protocol: TCP_PROTOCOL,
+        syn: header[13] & SYN != 0,
+        ecn,
+        csig: 0,
+        payload_bytes: (available - length) as u32,
+    })
 }
 
 /// UDP in the `available` bytes of an IP packet.
@@ -257,21 +335,21 @@ fn udp(
     }
     let entropy = read_u16(header, 0, true);
     let headers = transport(ends, datagram.after(UDP)?, length - UDP)?;
-    Ok(Headers { entropy, ecn, ..headers })
+    Ok(Headers { entropy, ecn, port: UDP_PORT_ROCE, protocol: UDP_PROTOCOL, ..headers })
 }
 
 fn erf_record(record: Remaining<'_>) -> Result<Headers, Skip> {
     let header = record.first(erf::HEADER)?;
     let (kind, wire) = (erf::kind(header), usize::from(read_u16(header, 14, true)));
     let bytes = erf::payload(record.bytes).ok_or(Skip::Malformed)?;
-    let frame = Remaining { bytes: &bytes[..bytes.len().min(wire)], wire };
+    let frame = Remaining { bytes: &bytes[..bytes.len().min(wire)], wire, ..record };
     match kind {
         21 => infiniband(frame),
         25 => Err(Skip::NoTransport),
         // Ethernet of several kinds of cards; two bytes of padding come first.
         2 | 11 | 16 | 20 => {
             let held = bytes.get(2..).ok_or(Skip::Malformed)?;
-            ethernet(Remaining { bytes: &held[..held.len().min(wire)], wire })
+            ethernet(Remaining { bytes: &held[..held.len().min(wire)], wire, ..record })
         }
         22 => ipv4(frame),
         23 => ipv6(frame),
@@ -332,6 +410,9 @@ fn transport(
         queue_pair: pair.map_or(0, number),
         sample: bth[4] & 0x3f,
         entropy: 0,
+        port: 0,
+        protocol: 0,
+        syn: false,
         ecn: if bth[4] & FECN == 0 { 1 } else { ECN },
         csig: 0,
         payload_bytes: (length - BTH - extended - ICRC - pad) as u32,

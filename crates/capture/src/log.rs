@@ -18,6 +18,8 @@ use crate::{erf, pcap, pcapng};
 const MAX_ADDRESSES: usize = 1 << 20;
 /// Maximum time between a packet and the first of its file.
 const MAX_SECONDS: u64 = 86_400;
+/// Maximum number of connections of TCP whose start is kept.
+const MAX_CONNECTIONS: usize = 1 << 20;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Frames that were left out for one reason.
@@ -53,7 +55,7 @@ pub struct PacketColumns {
     pub source: Vec<u32>,
     /// Number of the receiver's address.
     pub destination: Vec<u32>,
-    /// Packet sequence number.
+    /// Packet sequence number; the largest value for TCP, which has none.
     pub psn: Vec<u32>,
     /// Queue pair that goes into the packet id.
     pub queue_pair: Vec<u32>,
@@ -63,8 +65,15 @@ pub struct PacketColumns {
     pub size_bytes: Vec<u32>,
     /// The six reserved bits.
     pub sample: Vec<u8>,
-    /// UDP source port; 0 in InfiniBand.
+    /// Source port of UDP or TCP; 0 in InfiniBand.
     pub entropy: Vec<u16>,
+    /// Destination port; 0 in InfiniBand.
+    pub port: Vec<u16>,
+    /// Protocol above IP; 0 in InfiniBand.
+    pub protocol: Vec<u8>,
+    /// Number of the packet's first byte in its connection of TCP, from 0 after the SYN; -1 if the
+    /// file has no SYN of it, and of other packets.
+    pub stream_byte: Vec<i64>,
     /// Explicit congestion notification, 0 to 3; 3 is congestion experienced.
     pub ecn: Vec<u8>,
     /// The 16 bits of a compact CSIG tag, and bit 16 set; 0 without one.
@@ -104,10 +113,35 @@ impl Hasher for AddressHasher {
     }
 }
 
+/// A direction of a connection: numbers of the addresses, and ports.
+type StreamKey = (u32, u32, u16, u16);
+
+/// Where a direction of a connection of TCP is.
+#[derive(Debug, Clone, Copy)]
+struct StreamPosition {
+    /// Sequence number of byte 0.
+    first: u32,
+    /// The last byte so far that a packet began with.
+    last: i64,
+}
+
+impl StreamPosition {
+    /// Number of the byte with this sequence number, which is within 2 GiB of the last one.
+    fn byte(&mut self, sequence: u32) -> i64 {
+        let last = self.first.wrapping_add(self.last as u32);
+        let byte = self.last + i64::from(sequence.wrapping_sub(last).cast_signed());
+        self.last = self.last.max(byte);
+        byte.max(-1)
+    }
+}
+
 /// Reads captures and keeps a limited number of packets: if there are more, one in 2^k by a hash.
 #[derive(Debug)]
 pub struct CaptureLog {
     most: usize,
+    tcp: bool,
+    /// Of the file that is read.
+    connections: HashMap<StreamKey, StreamPosition>,
     /// One packet in 2^`shift` is kept.
     shift: u32,
     numbers: HashMap<Address, u32, BuildHasherDefault<AddressHasher>>,
@@ -117,10 +151,12 @@ pub struct CaptureLog {
 }
 
 impl CaptureLog {
-    /// Keeps at most `most` packets, at least one.
-    pub fn new(most: usize) -> Self {
+    /// Keeps at most `most` packets, at least one; those of TCP only if `tcp`.
+    pub fn new(most: usize, tcp: bool) -> Self {
         Self {
             most: most.max(1),
+            tcp,
+            connections: HashMap::new(),
             shift: 0,
             numbers: HashMap::default(),
             addresses: Vec::new(),
@@ -145,6 +181,7 @@ impl CaptureLog {
     pub fn read_from(&mut self, from: impl Read) -> Result<FileSummary, CaptureError> {
         let number = u16::try_from(self.files).map_err(|_| CaptureFault::Files(1 << 16).at(0))?;
         self.files += 1;
+        self.connections.clear();
         let mut summary = FileSummary::default();
         let end = frames(from, &mut |frame| self.take(number, frame, &mut summary))?;
         if let FileEnd::Cut(offset) = end {
@@ -173,9 +210,8 @@ impl CaptureLog {
         let dissected = match (frame.link, frame.time_ns) {
             (None, _) => Err(Skip::LinkType),
             (_, None) => Err(Skip::NoTime),
-            (Some(link), Some(time)) => {
-                dissect(link, frame.bytes, frame.wire_bytes).map(|headers| (headers, time))
-            }
+            (Some(link), Some(time)) => dissect(link, frame.bytes, frame.wire_bytes, self.tcp)
+                .map(|headers| (headers, time)),
         };
         match dissected {
             Ok((headers, time_ns)) => {
@@ -211,7 +247,10 @@ impl CaptureLog {
         direction: Direction,
     ) -> Result<(), CaptureFault> {
         let id = headers.packet_id();
-        if !keeps(id, headers.psn, time_ns, self.shift) {
+        // Each packet says where its connection is, kept or not.
+        let stream_byte = if headers.is_tcp() { self.stream_byte(headers)? } else { -1 };
+        let psn = if headers.is_tcp() { u32::MAX } else { headers.psn };
+        if !keeps(id, psn, time_ns, self.shift) {
             return Ok(());
         }
         let (source, destination) =
@@ -220,12 +259,15 @@ impl CaptureLog {
         columns.time_ns.push(time_ns);
         columns.source.push(source);
         columns.destination.push(destination);
-        columns.psn.push(headers.psn);
+        columns.psn.push(psn);
         columns.queue_pair.push(headers.queue_pair);
         columns.id.push(id);
         columns.size_bytes.push(headers.payload_bytes);
         columns.sample.push(headers.sample);
         columns.entropy.push(headers.entropy);
+        columns.port.push(headers.port);
+        columns.protocol.push(headers.protocol);
+        columns.stream_byte.push(stream_byte);
         columns.ecn.push(headers.ecn);
         columns.csig.push(headers.csig);
         columns.direction.push(direction as u8);
@@ -234,6 +276,24 @@ impl CaptureLog {
             self.halve();
         }
         Ok(())
+    }
+
+    /// Number of a packet's first byte in its connection, -1 if the SYN was not captured.
+    fn stream_byte(&mut self, headers: &Headers) -> Result<i64, CaptureFault> {
+        let ends = (self.number(headers.source)?, self.number(headers.destination)?);
+        let key = (ends.0, ends.1, headers.entropy, headers.port);
+        if !headers.syn {
+            return Ok(self
+                .connections
+                .get_mut(&key)
+                .map_or(-1, |connection| connection.byte(headers.psn)));
+        }
+        if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&key) {
+            let first = headers.psn.wrapping_add(1);
+            self.connections.insert(key, StreamPosition { first, last: 0 });
+        }
+        // Its own number is that of no byte.
+        Ok(-1)
     }
 
     #[inline]
@@ -261,6 +321,9 @@ impl CaptureLog {
         retain(&mut c.time_ns, &stays);
         retain(&mut c.sample, &stays);
         retain(&mut c.entropy, &stays);
+        retain(&mut c.port, &stays);
+        retain(&mut c.protocol, &stays);
+        retain(&mut c.stream_byte, &stays);
         retain(&mut c.ecn, &stays);
         retain(&mut c.direction, &stays);
         retain(&mut c.file, &stays);

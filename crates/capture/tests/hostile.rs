@@ -43,6 +43,18 @@ fn roce(psn: u32, v6: bool, tags: usize) -> Vec<u8> {
     out
 }
 
+/// A packet of TCP from port 50000 to 5001 with 10 bytes; the flags of a SYN are 2.
+fn tcp(sequence: u32, flags: u8) -> Vec<u8> {
+    let mut out = vec![2; 12];
+    out.extend([8, 0, 0x45, 3, 0, 54, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 7, 10, 0, 0, 9]);
+    out.extend([0xc3, 0x50, 0x13, 0x89]);
+    out.extend(sequence.to_be_bytes());
+    // Acknowledgement, header of 24 bytes, flags, window, checksum, urgent pointer, an option.
+    out.extend([0, 0, 0, 0, 6 << 4, flags, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0]);
+    out.extend([7; 10]);
+    out
+}
+
 fn put(out: &mut Vec<u8>, word: u32, big: bool) {
     out.extend(if big { word.to_be_bytes() } else { word.to_le_bytes() });
 }
@@ -129,7 +141,7 @@ fn captures() -> Vec<Vec<u8>> {
 }
 
 fn read(bytes: &[u8], most: usize) -> Result<(FileSummary, PacketColumns, u64), (u64, String)> {
-    let mut log = CaptureLog::new(most);
+    let mut log = CaptureLog::new(most, true);
     let summary = log.read_from(bytes).map_err(|error| (error.offset, error.to_string()))?;
     let one_in = log.one_in();
     Ok((summary, log.into_columns().0, one_in))
@@ -250,6 +262,29 @@ fn a_csig_tag_may_precede_vlan_tags() {
     let (summary, packets, _) = read(&pcap(&frames, 1, true, false), 100).unwrap();
     assert_eq!(packets.csig, [0x1_2b85, 0x1_2b85, 0]);
     assert_eq!(summary.skipped[Skip::Malformed as usize].frames, 1);
+}
+
+#[test]
+fn bytes_of_tcp_are_numbered_from_the_syn() {
+    let start = u32::MAX - 5;
+    let wrapped = start.wrapping_add(11);
+    let far = start.wrapping_add(1 + 0x7fff_0000);
+    let further = far.wrapping_add(0x7fff_0000);
+    let sequences = [start.wrapping_add(1), wrapped, start.wrapping_add(1), far, further, 2];
+    let mut frames: Vec<_> = sequences.iter().map(|&sequence| tcp(sequence, 16)).collect();
+    frames.insert(0, tcp(start, 2));
+    let without = pcap(&frames[1..], 1, true, false);
+    let (_, packets, _) = read(&pcap(&frames, 1, true, false), 100).unwrap();
+    // The last one's number is 7 as well as 2^32 + 7, which is nearer to the one before.
+    let numbers = [-1, 0, 10, 0, 0x7fff_0000, 0xfffe_0000, (1 << 32) + 7];
+    assert_eq!(packets.stream_byte, numbers);
+    assert!(packets.entropy == [50000; 7] && packets.port == [5001; 7]);
+    assert!(packets.ecn == [3; 7] && packets.size_bytes == [10; 7]);
+    assert!(packets.protocol == [6; 7]);
+    assert_eq!(read(&without, 100).unwrap().1.stream_byte, [-1; 6]);
+    let mut log = CaptureLog::new(100, false);
+    let summary = log.read_from(&without[..]).unwrap();
+    assert_eq!((summary.packets, summary.skipped[Skip::Other as usize].frames), (0, 6));
 }
 
 #[test]

@@ -31,7 +31,7 @@ from tailback.sources.diagnosis_folder import (
     read_measured_tables,
 )
 from tailback.sources.source import read_base_run as read_run
-from tailback.telemetry.call_times import call_times
+from tailback.telemetry.call_times import call_bytes, call_times
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.pcap import write_pcap
 from tailback.telemetry.run_views import Side
@@ -79,7 +79,7 @@ def pcap(
     click.echo(f"{count:,} packets written to {out}")
 
 
-@export.command(short_help="When messages were under way, for 'diagnose CAPTURE --contexts'.")
+@export.command(short_help="Calls of captured packets, for 'diagnose CAPTURE --contexts'.")
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option(
@@ -91,18 +91,20 @@ def pcap(
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def contexts(recording: Path, out: Path, side: Side, force: bool) -> None:
-    """Write the times of the messages of RECORDING to OUT (CSV).
+    """Write the bytes of TCP, or else the times, of the calls of RECORDING to OUT (CSV).
 
     RECORDING is a folder of 'tailback record', or a trace with dates and hosts. In a folder of
     contexts, OUT attributes the packets of captures of that time to calls.
     """
     _require_outside(recording, out)
     try:
-        table = call_times(measure(recording), side)
+        table = call_bytes(recording) if side == "sender" else None
+        rows = "messages" if table is None else "byte ranges"
+        table = call_times(measure(recording), side) if table is None else table
     except RunError as error:
         raise error.located(recording) from None
     _write(out, force, for_spreadsheets(table).write_csv)
-    click.echo(f"{table.height:,} messages written to {out}")
+    click.echo(f"{table.height:,} {rows} written to {out}")
 
 
 @export.command(short_help="Counts of links, decoded from the samples of packets.")

@@ -76,6 +76,7 @@ GROUPS = {
         "rate",
         "timeout",
         "retries",
+        "byte_ranges",
         "clocks_every",
         "wait",
     ),

@@ -81,6 +81,11 @@ class _ProgramRunner(GroupedHelp):
     show_default=True,
     help="Wait in MPI_Init for all ranks to load the recorder.",
 )
+@click.option(
+    "--byte-ranges",
+    is_flag=True,
+    help="Record which bytes of TCP connections each call writes, for packet captures.",
+)
 @click.option("--force", is_flag=True, help="Replace the folder if Tailback wrote it.")
 @quiet_option
 def record(
@@ -91,6 +96,7 @@ def record(
     build: bool,
     clocks_every: float,
     wait: float,
+    byte_ranges: bool,
     force: bool,
     quiet: bool,
 ) -> int:
@@ -146,6 +152,7 @@ def record(
             force=force,
             clocks_every_s=clocks_every,
             wait_s=wait,
+            byte_ranges=byte_ranges,
             step=step,
         )
     return _report(recording, out)

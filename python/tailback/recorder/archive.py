@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
+import os
 from bisect import bisect_right
 from collections import Counter
-from ctypes import c_int, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tailback.recorder.byte_ranges import ranges_file, write_byte_ranges
 from tailback.recorder.call_sites import CallLocation, locate_call_sites
 from tailback.recorder.calls import regions
 from tailback.recorder.collective_sizes import ATTRIBUTE, DESCRIPTION, SizeTexts
@@ -48,6 +51,7 @@ class _Maps(ctypes.Structure):
         ("attributes", c_void_p),
         ("add_string", c_void_p),
         ("add_number", c_void_p),
+        ("ranges", c_char_p),
     )
 
 
@@ -62,6 +66,7 @@ class _Result(ctypes.Structure):
         ("last", c_uint64),
         ("error", c_int),
         ("damaged", c_int),
+        ("unwritten", c_int),
     )
 
 
@@ -161,6 +166,7 @@ class _Archive:
         self._write_offsets(handle)
         self._define(handle, sizes)
         otf2.archive("Close", handle)
+        write_byte_ranges(folder, self.ranks, self.places, self.regions, self.notes)
         return total
 
     def _convert(
@@ -171,6 +177,7 @@ class _Archive:
         path = rank.events.get(location.thread)
         if path is not None and path.stat().st_size:
             maps, _kept = self._maps(rank, sizes)
+            maps.ranges = bytes(ranges_file(path)) if rank.streams else None
             with (
                 path.open("rb") as file,
                 mmap.mmap(
@@ -188,6 +195,8 @@ class _Archive:
                 )
                 del start
             self.otf2.check(result.error, "events")
+            if result.unwritten:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(ranges_file(path)))
         location.events = result.events
         location.first, location.last = result.first, result.last
         self.otf2.archive("CloseEvtWriter", handle, writer)
@@ -348,8 +357,7 @@ class _Archive:
                     "CallingContext", writer, context, region, UNDEFINED, self.contexts[place, None]
                 )
                 continue
-            # Trace readers treat "main" as the root region, not as a location in the program.
-            name = "main()" if place.function == "main" else place.function
+            name = place.name
             if name not in functions:
                 functions[name] = len(self.regions) + len(functions)
                 otf2.define(

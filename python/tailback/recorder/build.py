@@ -31,11 +31,13 @@ class Built:
     Attributes:
         recorder: Library that is preloaded into the ranks.
         converter: Library that converts what they leave.
+        writes: Library that is preloaded, too, to record what is written to connections.
         fresh: Whether it was compiled now.
     """
 
     recorder: Path
     converter: Path
+    writes: Path
     fresh: bool
 
 
@@ -55,20 +57,21 @@ def build(mpicc: str) -> Built:
             "MPI library",
             remedy="load the module of your MPI library, or name its compiler with --mpicc",
         )
-    files = sorted(_SOURCES.iterdir())
     key = hashlib.sha256()
-    for part in (*_identity(compiler), source(), *(file.read_text() for file in files)):
+    texts = (file.read_text() for file in sorted(_SOURCES.iterdir()))
+    for part in (*_identity(compiler), source(), *texts):
         key.update(part.encode() + b"\0")
     place = _trusted_cache() / key.hexdigest()[:16]
-    out = Built(place / "librecorder.so", place / "libconvert.so", fresh=False)
-    if out.recorder.is_file() and out.converter.is_file():
-        return out
+    files = [place / f"lib{name}.so" for name in ("recorder", "convert", "writes")]
+    recorder, converter, writes = files
+    if all(file.is_file() for file in files):
+        return Built(recorder, converter, writes, fresh=False)
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
         _compile(compiler, Path(work))
         place.mkdir(exist_ok=True)
-        for name in ("libconvert.so", "librecorder.so"):
-            os.replace(Path(work) / name, place / name)
-    return Built(out.recorder, out.converter, fresh=True)
+        for file in reversed(files):
+            os.replace(Path(work) / file.name, file)
+    return Built(recorder, converter, writes, fresh=True)
 
 
 def _trusted_cache() -> Path:
@@ -124,6 +127,7 @@ def _compile(mpicc: str, work: Path) -> None:
         "counters",
         "ethtool",
         "copies",
+        "streams",
     )
     common = ["-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{_SOURCES}"]
     _run(
@@ -139,7 +143,9 @@ def _compile(mpicc: str, work: Path) -> None:
         ],
         mpicc,
     )
-    _run([mpicc, *common, "-o", str(work / "libconvert.so"), str(_SOURCES / "convert.c")], mpicc)
+    for name in ("convert", "writes"):
+        built = str(work / f"lib{name}.so")
+        _run([mpicc, *common, "-o", built, str(_SOURCES / f"{name}.c"), "-ldl"], mpicc)
 
 
 def _run(command: Sequence[str], mpicc: str) -> str:

@@ -21,6 +21,17 @@ class CallLocation:
     file: str = ""
     line: int = 0
 
+    @property
+    def text(self) -> str:
+        """As readers of traces show it."""
+        where = f" ({os.path.basename(self.file)}:{self.line})" if self.line else ""
+        return f"{self.name}{where}"
+
+    @property
+    def name(self) -> str:
+        """Trace readers treat "main" as the root region, not as a location in the program."""
+        return "main()" if self.function == "main" else self.function
+
 
 def locate_call_sites(sites: Iterable[RankSite], notes: list[str]) -> dict[RankSite, CallLocation]:
     """The source location of each call site; if unknown, the name of its module.

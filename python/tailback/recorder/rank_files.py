@@ -75,6 +75,9 @@ class RankRecord:
         end: How it ended: ``end`` (MPI_Finalize), ``exit`` or "" (killed).
         full: Why it stopped writing, "" where it did not.
         events: Event file of each thread.
+        streams: Address and port of its end and of the other end of each TCP connection, by the
+            rank's own number.
+        gaps: Connections of which something was written past the C library.
         by_utc: Whether its clock was not compared, but is taken to be as right as UTC of its host.
         copies: (number of concurrent messages, bytes of all of them, ns) of messages within its
             host that the recorder timed; of the first rank of each host.
@@ -101,6 +104,8 @@ class RankRecord:
     events: dict[int, Path] = field(default_factory=dict)
     copies: list[tuple[int, int, int]] = field(default_factory=list)
     sizes: Path | None = None
+    streams: dict[int, tuple[str, int, str, int]] = field(default_factory=dict)
+    gaps: set[int] = field(default_factory=set)
     by_utc: bool = False
 
     @property
@@ -236,23 +241,33 @@ def _take(out: RankRecord, line: str) -> None:
         concurrent, size, took = map(int, value.split())
         if took > 0:
             out.copies.append((concurrent, size, took))
-    elif word == "comm":
-        identifier, kind, name, inter, label = value.split(" ", 4)
-        out.comms[int(identifier)] = RankComm(kind, int(name), inter == "1", label)
-    elif word == "members":
-        number, side, _, *ranks = map(int, value.split())
-        out.comms[number].members[side].extend(ranks)
-    elif word == "window":
-        number, comm = map(int, value.split())
-        out.windows[number] = comm
+    elif word in ("comm", "members", "window"):
+        _take_communicator(out, word, value)
     elif word == "site":
         identifier, region, address, base, symbol, module = value.split(" ", 5)
         # The C library prints a null pointer in its own way.
         start = int(base, 16) if base.startswith("0x") else 0
         out.sites[int(identifier)] = RankSite(int(region), int(address, 16), start, symbol, module)
+    elif word == "stream":
+        identifier, address, port, peer, peer_port = value.split()
+        out.streams[int(identifier)] = (address, int(port), peer, int(peer_port))
+    elif word == "stream_gap":
+        out.gaps.add(int(value))
     elif word in ("host", "cores", "slurm_job", "mpi_library", "full"):
         setattr(out, word, value)
     elif word in ("end", "exit"):
         out.end = word
     elif word not in ("tailback-recording", "threads"):
         raise ValueError
+
+
+def _take_communicator(out: RankRecord, word: str, value: str) -> None:
+    if word == "comm":
+        identifier, kind, name, inter, label = value.split(" ", 4)
+        out.comms[int(identifier)] = RankComm(kind, int(name), inter == "1", label)
+    elif word == "members":
+        number, side, _, *ranks = map(int, value.split())
+        out.comms[number].members[side].extend(ranks)
+    else:
+        number, comm = map(int, value.split())
+        out.windows[number] = comm

@@ -42,6 +42,7 @@ from tailback.recorder.surroundings import (
     write_job,
 )
 from tailback.traffic.readers.otf2.reader import library_path, load
+from tailback.traffic.readers.recorded_bytes import BYTE_RANGES
 from tailback.traffic.readers.recorded_cores import sharing_ranks
 from tailback.units import counted
 
@@ -106,6 +107,7 @@ def record(
     force: bool = False,
     clocks_every_s: float = 30,
     wait_s: float = 10,
+    byte_ranges: bool = False,
     step: Callable[[str], None] = lambda _: None,
 ) -> Recording:
     """Run a program and record it.
@@ -123,6 +125,8 @@ def record(
             takes more than a thousandth of the time.
         wait_s: Seconds that a rank waits in MPI_Init for all ranks to load the recorder, and 2 ms
             more for each rank; where some do not, the others are recorded.
+        byte_ranges: Record which bytes of its TCP connections each call writes
+            (:mod:`tailback.recorder.byte_ranges`).
         step: Called with the current step.
 
     Raises:
@@ -137,9 +141,10 @@ def record(
     if built.fresh:
         step("compiled the recorder for this MPI library (once)")
     raw = unfinished_folder(out)
-    with _new_raw_folder(raw, command, built.converter) as started:
+    with _new_raw_folder(raw, command, built.converter, byte_ranges) as started:
         with JobWatch.of(os.environ, command) as jobs:
-            code = _run(command, built.recorder, raw.resolve(), clocks_every_s, wait_s)
+            libraries = [built.recorder, *([built.writes] if byte_ranges else [])]
+            code = _run(command, libraries, raw.resolve(), clocks_every_s, wait_s)
         if not any(raw.glob(_META)):
             raise RecordError(
                 f"no rank loaded the recorder: {command[0]} ended {ended(code)}",
@@ -212,7 +217,9 @@ def finished_folder(raw: Path) -> Path:
 
 
 @contextmanager
-def _new_raw_folder(raw: Path, command: Sequence[str], converter: Path) -> Iterator[dict[str, Any]]:
+def _new_raw_folder(
+    raw: Path, command: Sequence[str], converter: Path, byte_ranges: bool
+) -> Iterator[dict[str, Any]]:
     """A new folder for the files of the ranks, with what :func:`finish` needs to know; locked."""
     try:
         raw.parent.mkdir(parents=True, exist_ok=True)
@@ -234,6 +241,7 @@ def _new_raw_folder(raw: Path, command: Sequence[str], converter: Path) -> Itera
         "command": list(command),
         "converter": str(converter),
         "job": job_variables(os.environ),
+        "byte_ranges": byte_ranges,
     }
     with (raw / _START).open("x", encoding="utf-8") as file:
         _lock(file.fileno(), raw)
@@ -305,9 +313,13 @@ def _why_nothing(code: int) -> str:
 
 
 def _run(
-    command: Sequence[str], recorder: Path, folder: Path, clocks_every_s: float, wait_s: float
+    command: Sequence[str],
+    libraries: Sequence[Path],
+    folder: Path,
+    clocks_every_s: float,
+    wait_s: float,
 ) -> int:
-    preload = ":".join(filter(None, (str(recorder), os.environ.get("LD_PRELOAD"))))
+    preload = ":".join(filter(None, (*map(str, libraries), os.environ.get("LD_PRELOAD"))))
     variables = {
         "LD_PRELOAD": preload,
         FOLDER: str(folder),
@@ -343,6 +355,8 @@ def _finish(
     if not converter.is_file():
         converter = build(compiler_for(started["command"])).converter
     calls = write_archive(ranks, folder, library_path(), converter, notes)
+    if started.get("byte_ranges") and not (folder / BYTE_RANGES).is_file():
+        notes.append("no byte ranges: in no MPI call did the C library write to a TCP connection")
     communicating = _verify(folder, calls)
     notes[:0] = [*notes_on_end(code, ranks, communicating), *notes_on_missing(ranks)]
     _write_hosts(ranks, folder)

@@ -39,6 +39,7 @@ from tailback.telemetry.captured import (
 from tailback.telemetry.entropy_ecn import ENTROPY_ECN
 from tailback.telemetry.header_counts import HASHED
 from tailback.telemetry.measured_paths import read_paths
+from tailback.telemetry.path_hash import TCP
 from tailback.telemetry.receiver import CHANCE_OF_FOREIGN_BITS, build_samples, hash_agreement
 from tailback.units import percent
 
@@ -53,12 +54,15 @@ _SHOWN = 5
 _OUTBOUND, _UNKNOWN = 2, 0
 
 
-def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Captured:
+def read_captured(
+    paths: Sequence[Path], max_packets: int = MAX_PACKETS, *, tcp: bool = False
+) -> Captured:
     """Read captures.
 
     Args:
         paths: Files of pcap, pcapng or ERF.
         max_packets: Maximum number of packets to keep. Beyond it, a hash chooses one in 2^k.
+        tcp: Whether to keep packets of TCP.
 
     Raises:
         CaptureError: A file cannot be read or is damaged, or is given twice.
@@ -71,7 +75,7 @@ def read_captured(paths: Sequence[Path], max_packets: int = MAX_PACKETS) -> Capt
         regular_file(path, CaptureError)
         require_unchanged(path)
     try:
-        captured = _core.read_captures(list(paths), max_packets)
+        captured = _core.read_captures(list(paths), max_packets, tcp)
     except ValueError as error:
         message, number, offset, remedy = error.args
         raise CaptureError(
@@ -124,7 +128,10 @@ def captured_run(
     setting, fabric = with_slow_cables(setting, load_fabric(setting.fabric))
     contexts_read = read_contexts(contexts, fabric)
     measured, path_notes = read_paths(contexts, fabric)
-    captured = read_captured(paths, telemetry.packets or MAX_PACKETS)
+    # Marks need no header of Tailback's: packets of TCP have them, too.
+    captured = read_captured(
+        paths, telemetry.packets or MAX_PACKETS, tcp=telemetry.scheme == ENTROPY_ECN
+    )
     notes = [loss for file in captured.files for loss in file.losses()]
     if assumed:
         bits = f" with {telemetry.hash_bits} hash bits" if telemetry.scheme in HASHED else ""
@@ -152,6 +159,13 @@ def captured_run(
     )
     if contexts_read.rows.height and (lost := int((packets["label"] == 0).sum())):
         notes.append(f"{lost:,} of {packets.height:,} packets fit no row of the contexts")
+    if contexts_read.rows["first_byte"].count():
+        late = packets.filter(pl.col("protocol") == TCP, pl.col("stream_byte") < 0).height
+        if late:
+            notes.append(
+                f"{late:,} packets are of TCP connections whose start is not in their capture, so "
+                "their bytes have no numbers: start capturing before the program"
+            )
     notes += [note for note in (*contexts_read.notes, *fabric.notes) if note not in notes]
     return _make_run(
         setting, fabric, first, packets, contexts_read, one_in * captured.one_in, notes

@@ -1,21 +1,68 @@
-"""When the messages of a recording were under way, as calling contexts of captured packets.
+"""What captured packets have to do with the messages of a recording: rows of calling contexts.
 
-Neither verbs nor sockets tell MPI programs the sequence numbers of their packets. But a capture has
-the time of each packet, and a recording when each message was posted and complete. A packet between
-two hosts belongs to the first of their messages that ends after it, since connections deliver in
-order.
+A recording with byte ranges says which bytes of a TCP connection each call wrote, and sequence
+numbers of packets tell their bytes. Without, as with verbs, which tell MPI programs no sequence
+numbers, a capture still has the time of each packet, and a recording when each message was posted
+and complete. A packet between two hosts belongs to the first of their messages that ends after it,
+since connections deliver in order.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import polars as pl
 
 from tailback.errors import RunError
 from tailback.evidence.measure import MeasuredRun
+from tailback.placement.rank_hosts import rank_hosts
+from tailback.traffic.readers.recorded_bytes import BYTE_RANGES, recorded_bytes
 
-_COLUMNS = ("source", "destination", "first_ns", "last_ns", "call", "path")
+_COLUMNS: Final = ("source", "destination", "first_ns", "last_ns", "call", "path")
+_BYTE_COLUMNS: Final = (
+    "source",
+    "destination",
+    "source_port",
+    "destination_port",
+    "first_byte",
+    "bytes",
+    "call",
+    "path",
+)
+
+
+def call_bytes(recording: Path) -> pl.DataFrame | None:
+    """Bytes of TCP connections between hosts, and the calls that wrote them, as rows of contexts.
+
+    Args:
+        recording: A folder of ``tailback record``.
+
+    Returns:
+        ``source, destination, source_port, destination_port, first_byte, bytes, call, path``:
+        hosts, of the destination null if the other end was not recorded. None without byte ranges.
+
+    Raises:
+        RunError: The file of byte ranges is damaged, or has no connection between hosts.
+        PlacementError: The file of hosts is damaged.
+    """
+    ranges = recorded_bytes(recording, RunError)
+    if ranges is None:
+        return None
+    hosts = rank_hosts(recording / "rank_host.csv")
+    host_of = dict(enumerate(hosts))
+    table = ranges.with_columns(
+        pl.col(rank).replace_strict(host_of, default=None, return_dtype=pl.String).alias(name)
+        for name, rank in (("source", "rank"), ("destination", "peer"))
+    )
+    table = table.filter(pl.col("source").ne_missing(pl.col("destination")))
+    if not table.height:
+        raise RunError(
+            "no byte range is of a connection between two hosts",
+            file=recording / BYTE_RANGES,
+            remedy="record the program on several hosts, and with TCP between them",
+        )
+    return table.select(_BYTE_COLUMNS)
 
 
 def call_times(run: MeasuredRun, side: Literal["sender", "receiver"]) -> pl.DataFrame:

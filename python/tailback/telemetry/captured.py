@@ -55,6 +55,10 @@ _CONTEXT_COLUMNS: Final = {
     "packets": ("packets", "count"),
     "first_ns": ("first_ns", "start_ns"),
     "last_ns": ("last_ns", "end_ns"),
+    "source_port": ("source_port",),
+    "destination_port": ("destination_port",),
+    "first_byte": ("first_byte",),
+    "bytes": ("bytes",),
     "call": ("call",),
     "phase": ("phase", "region"),
     "path": ("path", "call_path"),
@@ -66,8 +70,18 @@ _MOST: Final = {
     "packets": _PSNS,
     "first_ns": (1 << 63) - 1,
     "last_ns": (1 << 63) - 1,
+    "source_port": (1 << 16) - 1,
+    "destination_port": (1 << 16) - 1,
+    "first_byte": (1 << 63) - 1,
+    "bytes": (1 << 63) - 1,
 }
 """Numbers of a row of contexts, and the largest value of each."""
+_STRETCHES: Final = {
+    "first_psn": ("packets", "sequence"),
+    "first_ns": ("last_ns", "time_ns"),
+    "first_byte": ("bytes", "stream_byte"),
+}
+"""Columns that begin a stretch of packets: the column of its length or end, and that of packets."""
 UNKNOWN_PHASE: Final = "unknown context"
 
 
@@ -116,9 +130,11 @@ class Captured:
     Attributes:
         files: The files.
         packets: ``time_ns, source, destination, psn, queue_pair, id, size_bytes, sample, entropy,
-            ecn, csig, direction, file``; ends are indices of ``addresses``, ``ecn`` is 0 to 3 as in
-            IP (FECN of InfiniBand is 3, without it 1), ``csig`` is the tag with bit 16 set, 0
-            without one, ``direction`` is 1 received, 2 sent, 0 unknown.
+            port, protocol, stream_byte, ecn, csig, direction, file``; ends are indices of
+            ``addresses``, ``port`` is that of the destination, ``stream_byte`` the number of the
+            first byte in its TCP connection, -1 unknown, ``ecn`` is 0 to 3 as in IP (FECN of
+            InfiniBand is 3, without it 1), ``csig`` is the tag with bit 16 set, 0 without one,
+            ``direction`` is 1 received, 2 sent, 0 unknown.
         addresses: Local ids and IP addresses.
         one_in: One in this many packets was kept.
     """
@@ -135,8 +151,8 @@ class Contexts:
 
     Attributes:
         nodes: Node by address, as text.
-        rows: ``source, destination, queue_pair, first_psn, packets, first_ns, last_ns, label``,
-            null if a row applies to all; in the order of the files.
+        rows: ``source, destination``, :data:`_MOST`'s and ``label``, null if a row applies to all;
+            in the order of the files.
         labels: ``phase, call, path`` by label.
         notes: What is not used.
     """
@@ -315,25 +331,22 @@ class _ContextRows:
         for role, most in _MOST.items():
             columns.append(_number(table, role, most).alias(role))
         frame = pl.DataFrame(columns)
-        for first, other, word in (
-            ("first_psn", "packets", "packets"),
-            ("first_ns", "last_ns", "times"),
-        ):
+        for first, (other, _) in _STRETCHES.items():
             odd = frame[first].is_null() != frame[other].is_null()
             if odd.any():
                 raise table.error_at(
                     "call",
                     table.rows["line"][int(odd.arg_true()[0])],
                     f"has one of {first} and {other}",
-                    f"give both, or neither for all {word}",
+                    "give both, or neither for all",
                 )
-        both = frame["first_psn"].is_not_null() & frame["first_ns"].is_not_null()
+        both = frame.select(pl.sum_horizontal(pl.col(*_STRETCHES).is_not_null()) > 1).to_series()
         if both.any():
             raise table.error_at(
                 "call",
                 table.rows["line"][int(both.arg_true()[0])],
-                "has sequence numbers and times",
-                "leave first_psn and packets, or first_ns and last_ns, empty",
+                f"has more than one of {', '.join(_STRETCHES)}",
+                "leave all but one of them, and what ends the others, empty",
             )
         self._frames.append(frame)
 
@@ -381,7 +394,8 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
     """Label of each packet, from the first matching row; 0 if none matches.
 
     Args:
-        packets: ``src_node, dst_node, queue_pair, sequence, time_ns``, P rows.
+        packets: ``src_node, dst_node, queue_pair, sequence, time_ns``, P rows; ``entropy, port,
+            stream_byte`` if rows state ports or bytes.
         contexts: Content of the folder.
 
     Returns:
@@ -389,20 +403,32 @@ def labelled(packets: pl.DataFrame, contexts: Contexts) -> NDArray[np.uint32]:
     """
     label = np.zeros(packets.height, np.uint32)
     best = np.full(packets.height, contexts.rows.height, np.int64)
-    keys = {"source": "src_node", "destination": "dst_node", "queue_pair": "queue_pair"}
+    keys = {
+        "source": "src_node",
+        "destination": "dst_node",
+        "queue_pair": "queue_pair",
+        "source_port": "entropy",
+        "destination_port": "port",
+    }
     rows = contexts.rows.with_row_index("row")
-    # Rows with the same stated keys are joined at once; ranges of PSNs are joined by their start,
-    # times by their end.
-    stretches = ("first_psn", "first_ns")
+    # Rows with the same stated keys are joined at once; ranges of PSNs and bytes are joined by
+    # their start, times by their end.
     for stated, group in rows.group_by(
-        *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, *stretches))
+        *(pl.col(name).is_not_null().alias(f"has_{name}") for name in (*keys, *_STRETCHES))
     ):
         on = [name for name, there in zip(keys, stated, strict=False) if there]
         _label_packets(
             packets,
             group.sort("row"),
             {name: keys[name] for name in on},
-            next((name for name, there in zip(stretches, stated[3:], strict=True) if there), ""),
+            next(
+                (
+                    name
+                    for name, there in zip(_STRETCHES, stated[len(keys) :], strict=True)
+                    if there
+                ),
+                "",
+            ),
             (label, best),
         )
     return label
@@ -417,36 +443,37 @@ def _label_packets(
 ) -> None:
     """Label packets by rows of one kind; across kinds, the earliest row takes precedence."""
     label, best = assigned
+    end, position = _STRETCHES.get(stretches, ("", "time_ns"))
     left = packets.select(
         *(pl.col(column).cast(pl.Int64).alias(name) for name, column in on.items()),
-        pl.col("sequence").cast(pl.Int64),
-        pl.col("time_ns").cast(pl.Int64),
+        position=pl.col(position).cast(pl.Int64),
         at=pl.int_range(pl.len()),
     )
     if stretches == "first_ns":
         # The first range that ends at this time or later: messages arrive in order.
-        left = left.sort("time_ns").join_asof(
-            rows.select("label", "row", "first_ns", *on, end="last_ns").sort("end"),
-            left_on="time_ns",
+        left = left.sort("position").join_asof(
+            rows.select("label", "row", "first_ns", *on, end=end).sort("end"),
+            left_on="position",
             right_on="end",
             by=list(on) or None,
             strategy="forward",
             check_sortedness=False,
         )
-        left = left.filter(pl.col("time_ns") >= pl.col("first_ns"))
+        left = left.filter(pl.col("position") >= pl.col("first_ns"))
     elif stretches:
-        # The latest range that starts at or before the PSN, also across its wrap-around.
-        right = rows.select("label", "row", "packets", *on, start="first_psn").sort("start")
-        wrapped = right.with_columns(pl.col("start") - _PSNS)
-        right = pl.concat([wrapped, right]).sort("start")
-        left = left.sort("sequence").join_asof(
+        # The latest range that starts at or before the number, also across the wrap-around of PSNs.
+        right = rows.select("label", "row", *on, start=stretches, size=end).sort("start")
+        if stretches == "first_psn":
+            wrapped = right.with_columns(pl.col("start") - _PSNS)
+            right = pl.concat([wrapped, right]).sort("start")
+        left = left.sort("position").join_asof(
             right,
-            left_on="sequence",
+            left_on="position",
             right_on="start",
             by=list(on) or None,
             check_sortedness=False,
         )
-        left = left.filter(pl.col("sequence") - pl.col("start") < pl.col("packets"))
+        left = left.filter(pl.col("position") - pl.col("start") < pl.col("size"))
     elif on:
         first = rows.unique(subset=list(on), keep="first", maintain_order=True)
         left = left.join(first.select("label", "row", *on), on=list(on), how="inner")

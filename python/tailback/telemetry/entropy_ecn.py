@@ -21,7 +21,7 @@ from tailback.telemetry.candidates import PairCandidates
 from tailback.telemetry.header_fields import field
 from tailback.telemetry.marked_paths import MarkRates, by_path, fit_rates, infer_marks
 from tailback.telemetry.packet_paths import Choice, trace_paths
-from tailback.telemetry.path_hash import PATH_HASHES, Flows, splitmix
+from tailback.telemetry.path_hash import PATH_HASHES, ROCE_PORT, UDP, Flows, splitmix
 
 ENTROPY_ECN = "entropy-ecn"
 ENTROPY_BITS = 16
@@ -106,12 +106,25 @@ def _flows(
         table[name].to_numpy().astype(np.int64) for name in ("src_node", "dst_node")
     )
     key = (source << 40) | (destination << ENTROPY_BITS) | entropy.astype(np.int64)
+    port, protocol = np.full(len(key), ROCE_PORT), np.full(len(key), UDP)
+    if "port" in table.columns:
+        port, protocol = (table[name].to_numpy().astype(np.int64) for name in ("port", "protocol"))
+    _, receiver = np.unique(protocol << ENTROPY_BITS | port, return_inverse=True)
+    _, dense = np.unique(key, return_inverse=True)
+    key = dense.reshape(-1) * (receiver.max(initial=0) + 1) + receiver.reshape(-1)
     _, first, flow_of = np.unique(key, return_index=True, return_inverse=True)
     addresses = None
     if "source_address" in table.columns:
         named = table[first].select("source_address", "destination_address")
         addresses = named.to_numpy().astype(str)
-    flows = Flows(source[first], destination[first], entropy[first].astype(np.int64), addresses)
+    flows = Flows(
+        source[first],
+        destination[first],
+        entropy[first].astype(np.int64),
+        addresses,
+        port[first],
+        protocol[first],
+    )
     measured = table["links"][first] if "links" in table.columns else None
     return flows, flow_of.reshape(-1).astype(np.int64), measured
 

@@ -47,7 +47,7 @@ class Flows:
     entropy: Ints
     addresses: NDArray[np.str_] | None = None
     port: Ints | int = ROCE_PORT
-    protocol: int = UDP
+    protocol: Ints | int = UDP
 
     def __len__(self) -> int:
         """Number of flows."""
@@ -144,12 +144,19 @@ def _tuples(flows: Flows, rows: Ints, name: str) -> list[tuple[bytes, ...]]:
             remedy='set [telemetry] path_hash = "simulated", or diagnose a capture of IP packets',
         )
     packed = {text: ipaddress.ip_address(text).packed for text in np.unique(flows.addresses[rows])}
-    port = np.broadcast_to(flows.port, len(flows))
-    protocol = flows.protocol.to_bytes(1)
+    port, protocol = (
+        np.broadcast_to(values, len(flows))[rows] for values in (flows.port, flows.protocol)
+    )
     return [
-        (packed[source], packed[target], protocol, int(near).to_bytes(2), int(far).to_bytes(2))
-        for (source, target), near, far in zip(
-            flows.addresses[rows], flows.entropy[rows], port[rows], strict=True
+        (
+            packed[source],
+            packed[target],
+            int(above).to_bytes(1),
+            int(near).to_bytes(2),
+            int(far).to_bytes(2),
+        )
+        for (source, target), above, near, far in zip(
+            flows.addresses[rows], protocol, flows.entropy[rows], port, strict=True
         )
     ]
 

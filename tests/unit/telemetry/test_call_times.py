@@ -92,7 +92,7 @@ def test_recordings_without_date_or_hosts_are_refused(fabric: Fabric) -> None:
     ("row", "message"),
     [
         ("5,,,", "has one of first_ns and last_ns"),
-        ("5,9,1,2", "has sequence numbers and times"),
+        ("5,9,1,2", "has more than one of first_psn, first_ns"),
         (f"5,{1 << 63},,", "times are nanoseconds since 1970"),
     ],
 )

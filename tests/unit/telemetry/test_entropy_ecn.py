@@ -21,7 +21,7 @@ from tailback.sources.captures import read_captures
 from tailback.telemetry.capture import packets_of
 from tailback.telemetry.hashed import HashedCounts
 from tailback.telemetry.marked_paths import MarkedPaths, MarkRates, infer_marks, least_marked
-from tailback.telemetry.path_hash import PATH_HASHES, TCP, Flows, siphash
+from tailback.telemetry.path_hash import PATH_HASHES, TCP, UDP, Flows, siphash
 from tailback.telemetry.pcap import write_pcap
 from tests.factories import captures as made
 from tests.factories.probed_runs import TORUS, run_of, truth_of
@@ -202,11 +202,17 @@ KERNEL = [
 
 
 def test_the_hash_of_linux_is_the_kernels() -> None:
-    for source, target, near, far, hop in KERNEL:
-        ends = np.array([[source, target]])
-        zero = np.zeros(1, int)
-        flow = Flows(zero, zero, np.array([near]), ends, far, TCP)
-        assert PATH_HASHES["linux"](flow, zero, 0, np.array([3]), 77)[0] == hop
+    source, target, near, far, hop = zip(*KERNEL, strict=True)
+    rows, three = np.arange(len(KERNEL)), np.full(len(KERNEL), 3)
+    ends, protocol = np.array([source, target]).T, np.full(len(KERNEL), TCP)
+    flows = Flows(rows, rows, np.array(near), ends, np.array(far), protocol)
+    assert PATH_HASHES["linux"](flows, rows, 0, three, 77).tolist() == list(hop)
+    # Of a flow of UDP the hash is another one, whatever the others are.
+    protocol[3] = UDP
+    alone = Flows(rows[:1], rows[:1], np.array(near[3:4]), ends[3:4], far[3], UDP)
+    seeds = range(20)
+    chosen = [PATH_HASHES["linux"](flows, rows[3:4], 0, three[:1], seed)[0] for seed in seeds]
+    assert chosen == [PATH_HASHES["linux"](alone, rows[:1], 0, three[:1], s)[0] for s in seeds]
 
 
 def test_paths_that_headers_do_not_tell_are_refused() -> None:
@@ -267,6 +273,50 @@ def test_captures_of_unmodified_switches_give_the_same_sums(
     assert counted(captured)[exact].equals(counted(decode_samples(run))[exact])
     hot = counted(captured)["congested_weight"].sum()
     assert hot == pytest.approx(counted(decode_samples(run))["congested_weight"].sum(), rel=0.02)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_packets_of_tcp_are_samples_of_calls(tmp_path: Path, version: int) -> None:
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(SCENARIO.format(routing="deterministic"))
+    run = simulate(load(scenario))
+    # Ports do not matter to these routes: a connection for each pair of nodes.
+    table = run.tables["packets"].sort("time_ps", "packet")
+    table = table.with_columns(header=pl.col("header") % 2 + 2 * 7000)
+    contexts = contexts_of(tmp_path / "contexts", run, version)
+    calls = "first_byte,bytes,call,destination_port\n0,700,MPI_Send,5001\n700,99999,MPI_Isend,\n"
+    (contexts / "calls.csv").write_text(calls)
+    frames = made.marked_tcp(table, version)
+    capture = made.pcap(tmp_path / "a.pcap", frames, 1)
+    captured = read_captures([capture], scenario, contexts=contexts)
+    starts = len(frames) - table.height
+    assert captured.notes[0] == (
+        f"{starts} packets left out: switches may not mark them (not ECN-capable)"
+    )
+    exact = ["link", "hop_samples", "hop_weight"]
+    assert counted(captured)[exact].equals(counted(decode_samples(run))[exact])
+    byte = pl.col("size_bytes").cum_sum().over("src_node", "dst_node", pl.col("header") // 2)
+    begins = table.with_columns(byte=byte - pl.col("size_bytes"))
+    names = dict(captured.tables["labels"].select("label", "call").iter_rows())
+    hops = captured.tables["samples"].group_by("label").agg(pl.col("hop_weight").sum())
+    assert {names[label]: hops for label, hops in hops.iter_rows()} == {
+        "MPI_Send": begins.filter(pl.col("byte") < 700)["hops"].sum(),
+        "MPI_Isend": begins.filter(pl.col("byte") >= 700)["hops"].sum(),
+    }
+
+
+def test_tcp_without_its_start_is_told(scenario: Path, tmp_path: Path) -> None:
+    run = simulate(load(scenario))
+    frames = made.marked_tcp(run.tables["packets"].head(50), 4)
+    data = [frame for frame in frames if frame[1][15]]
+    contexts = contexts_of(tmp_path / "contexts", run)
+    (contexts / "calls.csv").write_text("first_byte,bytes,call\n0,99999,MPI_Send\n")
+    capture = made.pcap(tmp_path / "a.pcap", data, 1)
+    captured = read_captures([capture], scenario, contexts=contexts)
+    assert any(
+        note.startswith("50 packets are of TCP connections whose start is not in their capture")
+        for note in captured.notes
+    )
 
 
 def test_measured_paths_replace_an_unknown_hash(scenario: Path, tmp_path: Path) -> None:

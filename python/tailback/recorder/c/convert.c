@@ -5,6 +5,7 @@
  */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "records.h"
@@ -52,6 +53,13 @@ struct tb_maps {
   void *attributes;
   int (*add_string)(void *, uint32_t, uint32_t);
   int (*add_number)(void *, uint32_t, uint64_t);
+  const char *ranges; /* file to write of struct range; NULL: none */
+};
+
+/* Bytes of a connection that a call wrote. */
+struct range {
+  uint32_t stream, site, region, reserved;
+  uint64_t first, bytes;
 };
 
 struct tb_result {
@@ -60,6 +68,7 @@ struct tb_result {
   uint64_t first, last;
   int error; /* of OTF2 */
   int damaged;
+  int unwritten; /* no room for ranges */
 };
 
 struct state {
@@ -73,6 +82,8 @@ struct state {
   uint64_t sizes; /* of the collective whose record follows, 0 without */
   uint64_t computed; /* before the call whose record follows … */
   int is_computed;   /* … if that is known */
+  uint32_t site;
+  FILE *ranges;
   int open;
 };
 
@@ -106,6 +117,7 @@ static int open_call(struct state *s, const struct tb_header *h, const uint64_t 
   s->enter = word[0];
   s->leave = word[1];
   s->region = h->region;
+  s->site = h->peer;
   s->context = UNDEFINED;
   if (h->peer < maps->n_sites && maps->site_regions[h->peer] == h->region)
     s->context = maps->contexts[h->peer];
@@ -211,6 +223,12 @@ static int synchronised(struct state *s, const struct tb_header *h, const uint64
   return error ? error : end;
 }
 
+static int wrote(struct state *s, const struct tb_header *h, const uint64_t *w) {
+  struct range range = {h->peer, s->site, s->region, 0, w[0], w[1]};
+  if (s->ranges && fwrite(&range, sizeof range, 1, s->ranges) != 1) s->result->unwritten = 1;
+  return 0;
+}
+
 static int record(struct state *s, const struct tb_header *h, const uint64_t *w) {
   switch (h->kind) {
     case TB_CALL: return open_call(s, h, w);
@@ -229,6 +247,7 @@ static int record(struct state *s, const struct tb_header *h, const uint64_t *w)
       s->computed = w[0];
       s->is_computed = 1;
       return 0;
+    case TB_WROTE: return wrote(s, h, w);
     case TB_RMA: return one_sided(s, h, w);
     case TB_SYNC: return synchronised(s, h, w);
     default: s->result->events++;
@@ -247,6 +266,7 @@ void tb_convert(const struct tb_otf2 *otf2, void *writer, const struct tb_maps *
   struct state s = {.otf2 = otf2, .writer = writer, .maps = maps, .result = result};
   uint64_t at = 0;
   memset(result, 0, sizeof *result);
+  if (maps->ranges && !(s.ranges = fopen(maps->ranges, "wb"))) result->unwritten = 1;
   while (at + 8 <= bytes && !result->error) {
     struct tb_header h;
     uint64_t w[4];
@@ -264,6 +284,7 @@ void tb_convert(const struct tb_otf2 *otf2, void *writer, const struct tb_maps *
     result->error = record(&s, &h, w);
   }
   result->used = at;
+  if (s.ranges && fclose(s.ranges)) result->unwritten = 1;
   int error = close_call(&s);
   if (!result->error) result->error = error;
   result->last = s.time;

@@ -323,6 +323,7 @@ void tb_finish(uint64_t enter, uint16_t region, void *site) {
   tb_end_clocks();
   tb_stop_counters();
   tb_call(thread, region, site, enter, tb_now());
+  tb_check_streams();
   flush_all();
   tb_meta("end %llu", (unsigned long long)tb_now());
 }
@@ -332,6 +333,7 @@ __attribute__((destructor)) void tb_give_up(void) {
   if (!tb_recording || getpid() != owner) return;
   tb_recording = 0;
   tb_stop_counters();
+  tb_check_streams();
   flush_all();
   tb_meta("exit %llu", (unsigned long long)tb_now());
 }

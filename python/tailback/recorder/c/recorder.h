@@ -38,13 +38,21 @@ struct tb_thread {
   struct tb_comm *comm;
   uint64_t left;     /* processor time of the thread when it left the latest call, ns */
   uint64_t computed; /* processor time between that call and the present one, ns */
+  struct tb_range *ranges; /* of the present call */
+  uint32_t n_ranges, range_room;
   struct tb_thread *next;
+};
+
+struct tb_range { /* bytes of a connection that a call wrote */
+  uint64_t first, bytes;
+  uint32_t stream;
 };
 
 extern int tb_recording;
 extern int tb_threaded;
 extern int tb_alone; /* some ranks are not recorded */
 extern int tb_shared; /* ranks of this host share cores: processor times are recorded, too */
+extern int tb_ranges; /* the bytes that calls write to connections are recorded */
 extern volatile uint64_t tb_comm_epoch;
 extern __thread struct tb_thread *tb_self __attribute__((tls_model("initial-exec")));
 
@@ -89,6 +97,13 @@ void tb_stop_counters(void);
 void tb_find_driver(const char *interface);
 int tb_has_drivers(void);
 void tb_write_drivers(FILE *out, const char *now, const char *host, int all);
+
+/* Bytes that calls write to TCP connections (streams.c) */
+void tb_log_ranges(struct tb_thread *);
+void tb_check_streams(void);
+void tb_record_ranges(void); /* writes.c is loaded */
+void tb_wrote(int fd, size_t bytes);
+void tb_renew_socket(int fd); /* the descriptor is, or will be, of another socket */
 
 static inline uint64_t tb_now(void) {
   struct timespec now;
@@ -152,10 +167,12 @@ static inline void tb_call(struct tb_thread *thread, unsigned region, void *site
   uint64_t *word = tb_put(thread, TB_CALL, 0, region, tb_site_of(site, region));
   word[0] = enter;
   word[1] = leave;
+  if (__builtin_expect(thread->n_ranges, 0)) tb_log_ranges(thread);
 }
 
 static inline void tb_exit(struct tb_thread *thread) {
   thread->depth = 0;
+  thread->n_ranges = 0; /* of messages of the recorder itself */
   if (__builtin_expect(tb_shared, 0)) thread->left = tb_processor_time();
 }
 

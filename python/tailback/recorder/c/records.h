@@ -22,7 +22,8 @@
   X(TB_RMA, 2)       /* op, target; window, bytes */                  \
   X(TB_SYNC, 1)      /* 1 for a fence, target; window */             \
   X(TB_SIZES, 1)     /* of the collective that follows: a vector of rank-R.sizes, from 1 */ \
-  X(TB_COMPUTED, 1)  /* ns of processor time between the previous call and the one that follows */
+  X(TB_COMPUTED, 1)  /* ns of processor time between the previous call and the one that follows */ \
+  X(TB_WROTE, 2)     /* peer: a connection; the byte at which the call before began, bytes */
 
 enum tb_kind {
 #define X(kind, words) kind,
