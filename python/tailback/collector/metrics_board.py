@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,8 @@ from tailback.collector import mad as mads
 from tailback.collector.difference import IntervalColumns, difference, stall_fraction
 from tailback.collector.exchange import ExchangeStatistics
 from tailback.collector.readings import ERRORS, RAW, WORD_BYTES, Rows, TargetTable
-from tailback.io.exposition import by_label, family, labelled, sample, samples
+from tailback.fabric.rates import speed_name
+from tailback.io.exposition import INFO, by_label, family, labelled, sample, samples
 from tailback.port_counters.changes import KINDS
 from tailback.port_counters.schema import Flag
 from tailback.port_counters.targets import PortTarget
@@ -296,15 +298,18 @@ class MetricsBoard:
         for name, kind, help_text, values in columns:
             lines += family(f"tailback_port_{name}", kind, help_text)
             lines += samples(f"tailback_port_{name}", values, labels)
-        lines += self._up_metrics(labels)
+        lines += self._link_metrics([table.targets[i] for i in seen.tolist()], labels)
         return "\n".join(lines) + "\n"
 
-    def _up_metrics(self, labels: list[str]) -> list[str]:
-        """Whether links are in use, by the labels of their ports and those that are down."""
+    def _link_metrics(self, targets: Sequence[PortTarget], labels: list[str]) -> list[str]:
+        """Whether links are in use, and what they are, those that are down last."""
+        down = list(self.down)
         name = "tailback_port_up"
         lines = family(name, "gauge", "1 if the link is in use, 0 if it was and is not.")
         lines += samples(name, [1] * len(labels), labels)
-        return lines + [sample(name, 0, _port_labels(target)) for target in list(self.down)]
+        lines += [sample(name, 0, _port_labels(target)) for target in down]
+        lines += family(INFO, "gauge", "1; what the link of the port is, or was.")
+        return lines + [sample(INFO, 1, _link_labels(target)) for target in (*targets, *down)]
 
     def _collector_metrics(self) -> list[str]:
         seconds = max(time.monotonic() - self.started, 1e-9)
@@ -396,12 +401,23 @@ def _identity(target: PortTarget) -> tuple[int, int, bool, bool]:
     return target.guid, target.port, target.extended, target.extended_wait
 
 
-def _port_labels(target: PortTarget) -> str:
+def _port_labels(target: PortTarget, more: Mapping[str, str] = MappingProxyType({})) -> str:
     return labelled(
         {
             "guid": f"0x{target.guid:016x}",
             "node": target.node_name,
             "port": str(target.port),
             "peer": target.peer_name,
+            **more,
         }
     )
+
+
+def _link_labels(target: PortTarget) -> str:
+    """Labels of the port and of its link; empty where it is not known."""
+    more = {
+        "peer_port": str(target.peer_port or ""),
+        "width": f"{target.lanes}x" if target.lanes else "",
+        "speed": speed_name(target.gbps, target.lanes) or "",
+    }
+    return _port_labels(target, more)

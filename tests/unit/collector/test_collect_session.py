@@ -169,7 +169,7 @@ def test_no_name_breaks_out_of_a_metric(tmp_path: Path) -> None:
     subnet.script[0x1000, 1] = [0, 10**6]
     board = MetricsBoard()
     collect(subnet, tmp_path / "c", CollectorSettings(interval_ns=20 * MS, sweeps=3), board)
-    sample = re.compile(r'[a-z_][a-z0-9_]*(\{([a-z]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0-9.e+naN]+')
+    sample = re.compile(r'[a-z_][a-z0-9_]*(\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)+\})? [-0-9.e+naN]+')
     page = board.metrics()
     lines = page.rstrip("\n").split("\n")
     for line in lines:
