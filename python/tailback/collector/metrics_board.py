@@ -105,6 +105,7 @@ class MetricsBoard:
     started: float = field(default_factory=time.monotonic)
     _lock: Lock = field(default_factory=Lock)
     _table: TargetTable = field(default_factory=lambda: TargetTable.of(()))
+    _labels: list[str] = field(default_factory=list)
     _last: Rows = field(default_factory=lambda: np.zeros(0, RAW))
     _stall: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     _measured: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -146,6 +147,7 @@ class MetricsBoard:
                 setattr(self, name, column)
             self._last["target"] = np.arange(count)
             self._table = TargetTable.of(targets)
+            self._labels = [_port_labels(target) for target in targets]
 
     def update(self, rows: Rows) -> None:
         """Add readings. Of several readings of a port the last counts."""
@@ -251,11 +253,13 @@ class MetricsBoard:
             stall, flags, lost = self._stall_bounds(), self._flags.copy(), self.lost_gbps()
             full, errors = self._find_full(), self._errors.copy()
             seen = np.flatnonzero(self._find_recent())
-        labels = [_port_labels(table.targets[i]) for i in seen.tolist()]
+            labels = [self._labels[i] for i in seen.tolist()]
         at_least = ((flags & int(Flag.AT_LEAST)) != 0) | full
         latched = np.where(full, table.latched_ns / 1e9, np.nan)
         high = np.maximum(np.minimum(stall * table.tick_high_ns / table.tick_ns, 1.0), stall)
-        read_s = (last["time_ns"][seen] / 1e9).tolist()
+        high[~(table.tick_high_ns > table.tick_ns)] = np.nan
+        # Of 29,808 ports each metric without a gap takes 100 kB of a page.
+        lost[~((lost > 0) | full)] = np.nan
         lines = self._collector_metrics()
         columns: list[_Family] = [
             *_counter_families(last[seen]),
@@ -276,15 +280,15 @@ class MetricsBoard:
             (
                 "lost_gbps",
                 "gauge",
-                "Bandwidth lost to stalls, Gb/s: stall_ratio times data rate.",
+                "Bandwidth that ports lost to stalls, Gb/s: stall_ratio times data rate.",
                 lost[seen].tolist(),
             ),
             ("capacity_gbps", "gauge", "Data rate of the port, Gb/s.", table.gbps[seen].tolist()),
             (
                 "at_least",
                 "gauge",
-                "1 if the stall counter is at its maximum or was reset.",
-                at_least[seen].astype(int).tolist(),
+                "1 of ports whose stall counter is at its maximum or was reset.",
+                np.where(at_least, 1.0, np.nan)[seen].tolist(),
             ),
             (
                 "latched_stall_seconds",
@@ -292,7 +296,6 @@ class MetricsBoard:
                 "Lower bound of the stall since the last reset of a port whose counter is full.",
                 latched[seen].tolist(),
             ),
-            ("read_timestamp_seconds", "gauge", "When the port was last read.", read_s),
             *_error_families(errors[seen]),
         ]
         for name, kind, help_text, values in columns:
@@ -407,7 +410,6 @@ def _port_labels(target: PortTarget, more: Mapping[str, str] = MappingProxyType(
             "guid": f"0x{target.guid:016x}",
             "node": target.node_name,
             "port": str(target.port),
-            "peer": target.peer_name,
             **more,
         }
     )
@@ -416,6 +418,7 @@ def _port_labels(target: PortTarget, more: Mapping[str, str] = MappingProxyType(
 def _link_labels(target: PortTarget) -> str:
     """Labels of the port and of its link; empty where it is not known."""
     more = {
+        "peer": target.peer_name,
         "peer_port": str(target.peer_port or ""),
         "width": f"{target.lanes}x" if target.lanes else "",
         "speed": speed_name(target.gbps, target.lanes) or "",

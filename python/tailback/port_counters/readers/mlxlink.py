@@ -1,4 +1,4 @@
-"""What ``mlxlink -c`` prints of ports, as text or with ``--json``: rate, errors, what FEC corrected.
+"""What ``mlxlink -c`` prints of ports, as text or with ``--json``: rate, errors, corrections.
 
 ::
 
@@ -118,8 +118,7 @@ def _fields(path: Path, block: Block) -> dict[str, tuple[int, str]]:
             "is not the JSON that mlxlink prints",
             file=path,
             place=f"line {first}, column 1",
-            remedy="the output was cut or edited: run mlxlink again; "
-            + REMEDY.format("mlx5_0"),
+            remedy="the output was cut or edited: run mlxlink again; " + REMEDY.format("mlx5_0"),
         ) from None
     return {name: (first, _plain(value)) for name, value in values}
 

@@ -5,8 +5,8 @@
     # HOST INTERFACE SECONDS MBPS
 
 ``SECONDS`` is the time since 1970, ``MBPS`` the data rate in Mb/s; both may be missing, the last
-one first. An ``INTERFACE`` that is a number is a port of a switch; ``mlx5_0/2`` is port 2 of an adapter
-of InfiniBand, and ``mlx5_0`` its port 1.
+one first. An ``INTERFACE`` that is a number is a port of a switch; ``mlx5_0/2`` is port 2 of an
+adapter of InfiniBand, and ``mlx5_0`` its port 1.
 """
 
 from __future__ import annotations

@@ -120,9 +120,7 @@ HAS_TIME_STAMPS = False
 
 def sniff(path: Path) -> bool:
     """A text file that starts with a perfquery section."""
-    return begins_with(
-        path, rf"^# (?:PortSamplesControl|(?:Sw)?{_KIND} counters): Lid"
-    )
+    return begins_with(path, rf"^# (?:PortSamplesControl|(?:Sw)?{_KIND} counters): Lid")
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
