@@ -222,7 +222,7 @@ def _physical(path: Path, number: int, row: dict[str, tuple[str, int]]) -> dict[
             place=f"line {number}, column 1",
             remedy=_REMEDY,
         )
-    place = {name: _integer(path, number, *row[name]) for name in _PLACE if name in row}
+    place: dict[str, int] = {n: _integer(path, number, *row[n]) for n in _PLACE if n in row}
     milliseconds, bits, errors, corrected, coefficient, exponent = (
         _integer(path, number, *row[name]) for name in needed
     )
