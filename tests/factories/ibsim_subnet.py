@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -169,8 +170,11 @@ class Subnet:
         files = ["-F", str(folder / "opensm.conf"), "-f", str(folder / "opensm.log")]
         opensm = [str(find_opensm()), *files]
         self._run(opensm, "second.out", subprocess.DEVNULL, self.client | places)
-        self._await("second/opensm.log", "Entering MASTER")
+        self._await("second/opensm.log", "Entering STANDBY")
         first = self._processes.pop(1)
+        # It hands over at its next complete sweep, which this signal asks for.
+        first.send_signal(signal.SIGHUP)
+        self._await("second/opensm.log", "Entering MASTER")
         first.kill()
         first.wait()
 
