@@ -6,7 +6,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -161,22 +160,18 @@ class Subnet:
             tail = path.read_text(errors="replace")[-500:] if path.exists() else "(nothing)"
             raise RuntimeError(f"{log} never said {words!r}; it ends: {tail}")
 
-    def hand_over(self, host: str) -> None:
-        """Have another subnet manager, of higher priority, take over on a host; kill the first."""
+    def replace_manager(self, host: str) -> None:
+        """Kill the subnet manager, and have another one take over on a host."""
+        self._processes[1].kill()
+        self._processes.pop(1).wait()
         folder = self.folder / "second"
         folder.mkdir()
-        (folder / "opensm.conf").write_text("force_log_flush TRUE\nsm_priority 15\n")
+        (folder / "opensm.conf").write_text("force_log_flush TRUE\n")
         places = {"OSM_TMP_DIR": str(folder), "OSM_CACHE_DIR": str(folder), "SIM_HOST": host}
         files = ["-F", str(folder / "opensm.conf"), "-f", str(folder / "opensm.log")]
         opensm = [str(find_opensm()), *files]
         self._run(opensm, "second.out", subprocess.DEVNULL, self.client | places)
-        self._await("second/opensm.log", "Entering STANDBY")
-        first = self._processes.pop(1)
-        # It hands over at its next complete sweep, which this signal asks for.
-        first.send_signal(signal.SIGHUP)
-        self._await("second/opensm.log", "Entering MASTER")
-        first.kill()
-        first.wait()
+        self._await("second/opensm.log", "SUBNET UP")
 
     def console(self, lines: Iterable[str]) -> None:
         """Give ibsim commands and wait until it has done them all."""

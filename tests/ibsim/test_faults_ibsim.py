@@ -242,7 +242,7 @@ def test_another_subnet_manager_takes_over(tmp_path: Path, told: Told) -> None:
         live = Live.begin(subnet, "handed over")
         try:
             begun = time.monotonic()
-            subnet.hand_over("H-0002c90300100004")
+            subnet.replace_manager("H-0002c90300100004")
             live.sweeps(5)
             seconds = time.monotonic() - begun
             changed = live.value("collector_changes_total")
@@ -250,4 +250,4 @@ def test_another_subnet_manager_takes_over(tmp_path: Path, told: Told) -> None:
         finally:
             live.child.kill()
             live.child.communicate()
-    told("another subnet manager takes over, the first is killed", "nothing", seconds)
+    told("subnet manager killed, another one takes over", "nothing", seconds)

@@ -176,7 +176,14 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "source": "perfquery",
         }
         _merge_sections(rows.setdefault((section.lid, section.port), place), section)
-    if not sections and not ticks:
+    if not rows and not ticks:
+        if sections:
+            raise CounterError(
+                "only sums over all ports of a device (port 255)",
+                file=path,
+                place=f"line {sections[0].line}, column 1",
+                remedy="perfquery -l prints each of the ports, and adds up none",
+            )
         raise CounterError(
             "no port counters in it",
             file=path,
