@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tailback as tb
+from tailback import cli
 from tailback.port_counters.findings.port_events import SPEED
 from tailback.port_counters.readers import CounterData, read_counters
 from tailback.port_counters.schema import U64_MAX, CounterError
@@ -241,3 +242,36 @@ def test_ibdiagnet_states_errors_of_the_physical_layer(tmp_path: Path) -> None:
     # 7E-11 of these bits are 4,200 errors: other fields than those meant are refused.
     with pytest.raises(CounterError, match="not a rate of 7E-11"):
         read_counters(put(tmp_path, "b.db_csv", PHY.format(errors=5)))
+
+
+CONGESTED = """\
+# PortXmitConCtrl counters: Lid 7 port 3
+PortXmitTimeCong:................{}
+"""
+
+
+def test_next_step_names_counters_no_file_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [put(tmp_path, f"{n}.txt", CONGESTED.format(n)) for n in (1, 9)]
+    assert cli.run(["counters", *map(str, files), "--every", "60 s"]) == 3
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "add PortXmitWait and the bytes" in printed and "--fabric" not in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "remedy"),
+    [
+        ("# Port counters: Lid 7 port 255\nPortXmitWait:..7\n", "only sums", "perfquery -l"),
+        ('Errors for "s"\n   GUID 0x1 port ALL: [PortXmitWait == 4]\n', "only sums", "single"),
+        ("## Summary: 3 nodes checked, 0 bad nodes found\n", "none was above", "--data"),
+        ("perfquery: iberror: failed: perfquery\n", "iberror: failed", "run it again"),
+        ("bash: perfquery: command not found\n", "command not found", "run it again"),
+        ("CA: n1 mlx5_0:\n      0x2  26  1[  ] ==( 4X 14.0625 Gbps", "cables", "as the fabric"),
+        ("vendid=0x2c9\ndevid=0xc738\n", "cables", "as the fabric"),
+    ],
+)
+def test_what_is_no_counter_is_named(tmp_path: Path, text: str, message: str, remedy: str) -> None:
+    with pytest.raises(CounterError, match=message) as error:
+        read_counters(put(tmp_path, "a.txt", text))
+    assert remedy in str(error.value)

@@ -20,7 +20,7 @@ _LDMS_LS = re.compile(
 _ONE_PORT = re.compile(r"^PortSelect:", re.MULTILINE)
 _CABLES = re.compile(r"^(?:(?:CA|Switch): .*:\s*$|vendid=0x)", re.MULTILINE)
 _NO_ERRORS = re.compile(r"^## Summary: [0-9]+ nodes checked", re.MULTILINE)
-_FAILED = re.compile(r"^\S*(?:ibwarn|iberror|ibpanic|command not found).*$", re.MULTILINE)
+_FAILED = re.compile(r"^.*(?:\bib(?:warn|error|panic): |: command not found).*$", re.MULTILINE)
 
 
 def refusal(path: Path) -> CounterError:
