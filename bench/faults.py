@@ -30,8 +30,8 @@ def rows() -> list[str]:
         command += ["-o", "junit_family=xunit1", "-m", "slow"]
         if subprocess.run(command, cwd=ROOT, check=False).returncode:
             raise SystemExit("a fault was not told as it should be")
-        found = ET.parse(report).iter("property")
-        return [str(each.get("value")) for each in found if each.get("name") == "fault"]
+        properties = ET.parse(report).iter("property")
+        return [str(each.get("value")) for each in properties if each.get("name") == "fault"]
 
 
 def main() -> None:

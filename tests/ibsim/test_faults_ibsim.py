@@ -40,11 +40,11 @@ time.time = lambda: time.time_ns() / 1e9
 """
 """Gives the process a clock that the file ``step`` sets forth or back."""
 
-Told = Callable[[str, str, float], None]
+RecordRow = Callable[[str, str, float], None]
 
 
 @pytest.fixture
-def told(record_property: Callable[[str, object], None]) -> Told:
+def record_row(record_property: Callable[[str, object], None]) -> RecordRow:
     """Records a row of the table: the fault, what is said, and after how many seconds."""
 
     def record(fault: str, said: str, seconds: float) -> None:
@@ -164,7 +164,7 @@ def complete(intervals: pl.DataFrame, ports: int = PORTS) -> bool:
 def test_a_fault_of_a_counter_is_told(
     subnet: Subnet,
     collector: Callable[..., Live],
-    told: Told,
+    record_row: RecordRow,
     fault: str,
     before: int,
     after: int,
@@ -178,7 +178,7 @@ def test_a_fault_of_a_counter_is_told(
     seconds = live.seconds_to(metric)
     live.sweeps(2)
     intervals = live.end()
-    told(fault, f"`tailback_{metric}`, `{flag.name}`", seconds)
+    record_row(fault, f"`tailback_{metric}`, `{flag.name}`", seconds)
     assert complete(intervals)
     flagged = intervals.filter((pl.col("flags") & int(flag)) > 0, pl.col("port") == 5)
     assert flagged["xmit_wait_ticks"][0] == ticks and flagged["node_guid"].n_unique() == 1
@@ -186,7 +186,7 @@ def test_a_fault_of_a_counter_is_told(
 
 @pytest.mark.parametrize("hours", [-1, 1], ids=["back", "forth"])
 def test_a_clock_step_changes_no_interval(
-    subnet: Subnet, collector: Callable[..., Live], told: Told, hours: int
+    subnet: Subnet, collector: Callable[..., Live], record_row: RecordRow, hours: int
 ) -> None:
     step = subnet.folder / "step"
     step.write_text("0")
@@ -196,11 +196,11 @@ def test_a_clock_step_changes_no_interval(
     intervals = live.end()
     assert complete(intervals) and intervals["interval_ns"].max() < 60 * 10**9  # type: ignore[operator]
     assert intervals["time_ns"].max() - intervals["time_ns"].min() < 600 * 10**9  # type: ignore[operator]
-    told(f"clock set {'forth' if hours > 0 else 'back'} by an hour", "nothing", 0.0)
+    record_row(f"clock set {'forth' if hours > 0 else 'back'} by an hour", "nothing", 0.0)
 
 
 def test_a_full_disk_loses_no_sweep(
-    subnet: Subnet, collector: Callable[..., Live], told: Told
+    subnet: Subnet, collector: Callable[..., Live], record_row: RecordRow
 ) -> None:
     live = collector("full")
     size = sum(file.stat().st_size for file in live.out.glob("segments/*"))
@@ -212,12 +212,12 @@ def test_a_full_disk_loses_no_sweep(
     assert wait_for(lambda: live.value("collector_disk_full") == 0, LONGEST_S)
     live.sweeps(2)
     assert complete(live.end())
-    told("disk full, then free", "`tailback_collector_disk_full`", seconds)
+    record_row("disk full, then free", "`tailback_collector_disk_full`", seconds)
 
 
 @pytest.mark.parametrize("share", [40, 100])
 def test_a_slow_host_holds_up_no_other(
-    subnet: Subnet, collector: Callable[..., Live], told: Told, share: int
+    subnet: Subnet, collector: Callable[..., Live], record_row: RecordRow, share: int
 ) -> None:
     """A host that loses a share of its requests, whose answers so come after repetitions."""
     host = "H-0002c90300100004"
@@ -233,10 +233,10 @@ def test_a_slow_host_holds_up_no_other(
     intervals = live.end().filter(pl.col("node_guid") != int(host[2:], 16))
     assert complete(intervals, PORTS - 1)
     what = "loses 40 % of requests" if share < 100 else "does not answer"
-    told(f"a host {what}", f"`tailback_{metric}`", seconds)
+    record_row(f"a host {what}", f"`tailback_{metric}`", seconds)
 
 
-def test_another_subnet_manager_takes_over(tmp_path: Path, told: Told) -> None:
+def test_another_subnet_manager_takes_over(tmp_path: Path, record_row: RecordRow) -> None:
     write_net(tmp_path / "fabric.net", **SHAPE)
     with Subnet(tmp_path / "fabric.net", tmp_path) as subnet:
         live = Live.begin(subnet, "handed over")
@@ -250,4 +250,4 @@ def test_another_subnet_manager_takes_over(tmp_path: Path, told: Told) -> None:
         finally:
             live.child.kill()
             live.child.communicate()
-    told("subnet manager killed, another one takes over", "nothing", seconds)
+    record_row("subnet manager killed, another one takes over", "nothing", seconds)

@@ -74,7 +74,7 @@ def ends(net: str, name: str) -> tuple[str, list[tuple[int, str, int]]]:
 def test_each_change_is_named_within_ten_seconds(
     subnet: Subnet, record_property: Callable[[str, object], None]
 ) -> None:
-    def told(fault: str, change: dict[str, Any]) -> None:
+    def record_row(fault: str, change: dict[str, Any]) -> None:
         said = f"`{change['change']}`, both ends" if change["port"] else f"`{change['change']}`"
         record_property("fault", f"{fault} | {said} | {change['seconds']:.1f} s")
 
@@ -91,32 +91,32 @@ def test_each_change_is_named_within_ten_seconds(
         subnet.console([f'Unlink "{host}"[{host_port}]'])
         down = seen(subnet, "link down", "tor000", "ys000n01")
         assert down["port"] in (host_port, tor_port)
-        told("cable pulled", down)
+        record_row("cable pulled", down)
         subnet.console([f'Unlink "{moved}"[{moved_port}]'])
         seen(subnet, "link down", "tor001", "ys001n02")
         subnet.console([f'Link "{moved}"[{moved_port}] "{tor}"[{tor_port}]'])
         moved_back = seen(subnet, "recabled", "tor000", "ys001n02", within_s=LONGEST_S + SWEEP_S)
         assert moved_back["before"].startswith("tor001[")
-        told("cable plugged elsewhere", moved_back)
+        record_row("cable plugged elsewhere", moved_back)
         lid = re.search(r"tor001.* lid (\d+)", subnet.run("ibswitches"))
         assert lid
         subnet.run("ibportstate", lid[1], "1", "width", "1")
         narrow = seen(subnet, "width", "tor001", "ys001n01")
         assert (narrow["before"], narrow["after"]) == ("4x", "1x")
-        told("link loses lanes", narrow)
+        record_row("link loses lanes", narrow)
         subnet.console([f'Unlink "{spine}"[{port}]' for port, _, _ in cables])
         lost = seen(subnet, "switch lost", "orca1/S02")
         assert lost["links"] == len(cables)
-        told("switch lost", lost)
+        record_row("switch lost", lost)
         subnet.console([f'Link "{spine}"[{p}] "{far}"[{number}]' for p, far, number in cables])
         again = seen(subnet, "switch found", "orca1/S02", within_s=LONGEST_S + SWEEP_S)
         assert again["after"] == "back"
-        told("switch back", again)
+        record_row("switch back", again)
         subnet.console([f'Unlink "{pulled}"[{pulled_port}]'])
         seen(subnet, "link down", "tor001", "ys001n03")
         subnet.console([f'Link "{pulled}"[{pulled_port}] "{far_tor}"[{far_port}]'])
         up = seen(subnet, "link up", "tor001", "ys001n03", within_s=LONGEST_S + SWEEP_S)
-        told("cable back", up)
+        record_row("cable back", up)
     finally:
         child.terminate()
         _, err = child.communicate(timeout=30)

@@ -21,7 +21,7 @@ from tailback.port_counters.readers.model import (
     parse_counter,
     quoted_text,
 )
-from tailback.port_counters.readers.named_blocks import REMEDY, Block, read_blocks
+from tailback.port_counters.readers.named_blocks import REMEDY, PortText, read_blocks
 from tailback.port_counters.schema import CounterError
 
 HAS_TIME_STAMPS = False
@@ -47,7 +47,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     """
     unknown: dict[str, None] = {}
 
-    def row_of(block: Block) -> list[dict[str, Any]]:
+    def row_of(block: PortText) -> list[dict[str, Any]]:
         counters = {}
         for number, line in block.lines[1:]:
             match = _COUNTER.fullmatch(line)

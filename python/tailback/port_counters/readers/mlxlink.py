@@ -20,7 +20,7 @@ from typing import Any, Final
 from tailback.fabric.rates import data_rate_gbps
 from tailback.port_counters.findings.port_events import SPEED
 from tailback.port_counters.readers.model import CounterData, begins_with, parse_counter
-from tailback.port_counters.readers.named_blocks import REMEDY, Block, read_blocks
+from tailback.port_counters.readers.named_blocks import REMEDY, PortText, read_blocks
 from tailback.port_counters.schema import CounterError, Flag
 
 HAS_TIME_STAMPS = False
@@ -67,7 +67,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     )
 
 
-def _rows(path: Path, block: Block) -> list[dict[str, Any]]:
+def _rows(path: Path, block: PortText) -> list[dict[str, Any]]:
     """The reading of a port, after one of zeros at the time when its counters were cleared."""
     fields = _fields(path, block)
     row: dict[str, Any] = dict(block.place) | {"flags": int(Flag.NO_COUNTER)}
@@ -103,7 +103,7 @@ def _rows(path: Path, block: Block) -> list[dict[str, Any]]:
     return [dict(row, time_ns=cleared, events=dict.fromkeys(events, 0)), row]
 
 
-def _fields(path: Path, block: Block) -> dict[str, tuple[int, str]]:
+def _fields(path: Path, block: PortText) -> dict[str, tuple[int, str]]:
     """Line and value of each field; numbers by lane are separated by commas."""
     first, text = block.lines[0]
     if text.strip() != "{":

@@ -40,7 +40,7 @@ REMEDY: Final = 'print a line above each block: echo "# $(hostname) {} $(date +%
 
 
 @dataclass
-class Block:
+class PortText:
     """What a tool printed of one port.
 
     Attributes:
@@ -57,7 +57,7 @@ def read_blocks(
     time_ns: int | None,
     source: str,
     is_head: Callable[[str], bool],
-    row_of: Callable[[Block], Sequence[dict[str, Any]]],
+    row_of: Callable[[PortText], Sequence[dict[str, Any]]],
     unknown: dict[str, None],
     example: str,
 ) -> CounterData:
@@ -107,9 +107,9 @@ def read_blocks(
     )
 
 
-def _split(path: Path, text: str, is_head: Callable[[str], bool], remedy: str) -> list[Block]:
+def _split(path: Path, text: str, is_head: Callable[[str], bool], remedy: str) -> list[PortText]:
     """The blocks of a text, each with what the line above it names."""
-    blocks: list[Block] = []
+    blocks: list[PortText] = []
     place: dict[str, Any] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
@@ -123,7 +123,7 @@ def _split(path: Path, text: str, is_head: Callable[[str], bool], remedy: str) -
                     place=f"line {number}, column 1",
                     remedy=remedy,
                 )
-            blocks.append(Block(place, [(number, line)]))
+            blocks.append(PortText(place, [(number, line)]))
             place = None
         elif blocks and line.strip():
             blocks[-1].lines.append((number, line))

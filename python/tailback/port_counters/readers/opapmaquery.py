@@ -31,7 +31,7 @@ from tailback.port_counters.readers.model import (
     note_counter,
     parse_counter,
 )
-from tailback.port_counters.readers.named_blocks import Block, read_blocks
+from tailback.port_counters.readers.named_blocks import PortText, read_blocks
 
 HAS_TIME_STAMPS = False
 
@@ -112,7 +112,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     )
 
 
-def _row(path: Path, block: Block, unknown: dict[str, None]) -> dict[str, Any]:
+def _row(path: Path, block: PortText, unknown: dict[str, None]) -> dict[str, Any]:
     """The reading of a port; of its virtual lanes, waits alone."""
     head = _PORT.fullmatch(block.lines[0][1])
     row = dict(block.place) | {"interface": None, "port": int(head["port"]) if head else 0}
