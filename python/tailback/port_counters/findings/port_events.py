@@ -284,19 +284,6 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
         ("feccorrected_symbol", "feccorrected_symbol_ctr", "fec_corrected_symbols"),
     ),
     "vl15_dropped": (Meaning("management", "rx", bits=16), ("vl_15_dropped",)),
-    # InfiniBand: PortRcvErrorDetails and PortXmitDiscardDetails.
-    "local_physical_errors": (
-        Meaning("errors", "rx", bits=16),
-        ("malformed_pkt_errors", "buffer_overrun_errors"),
-    ),
-    "dlidmapping_errors": (
-        Meaning("unrouted", "rx", bits=16),
-        ("vlmapping_errors", "looping_errors"),
-    ),
-    "inactive_discards": (
-        Meaning("discarded-sent", "tx", bits=16),
-        ("neighbor_mtudiscards", "sw_lifetime_limit_discards", "sw_hoqlifetime_limit_discards"),
-    ),
     # InfiniBand: PortXmitConCtrl and PortRcvConCtrl, of congestion control (annex A10).
     "xmit_time_cong": (
         Meaning("congested", "tx", bits=32),
@@ -409,7 +396,19 @@ _PRIORITY: Final = re.compile(
     r"(?:inactive|mtu|limit)discards"
 )
 """Counters of a priority, a lane or a kind, which add up to that of the port."""
-_INDEXED: Final = {
+_OPTIONAL: Final = {
+    **dict.fromkeys(
+        ("local_physical_errors", "malformed_pkt_errors", "buffer_overrun_errors"),
+        Meaning("errors", "rx", bits=16),
+    ),
+    **dict.fromkeys(
+        ("dlidmapping_errors", "vlmapping_errors", "looping_errors"),
+        Meaning("unrouted", "rx", bits=16),
+    ),
+    **{
+        f"{reason}discards": Meaning("discarded-sent", "tx", bits=16)
+        for reason in ("inactive_", "neighbor_mtu", "sw_lifetime_limit_", "sw_hoqlifetime_limit_")
+    },
     "vlxmit_wait": Meaning("waited", "tx", bits=16),
     "vlxmit_time_cong": Meaning("congested", "tx", bits=32),
     "slrcv_fecn": Meaning("marked", "rx", bits=32),
@@ -418,7 +417,7 @@ _INDEXED: Final = {
     "fecuncorrectable_block_ctr_lane": Meaning("errors", "rx", bits=32),
     "tx_wait_vl": Meaning("waited", "tx"),
 }
-"""Counters of a virtual lane, a service level or a lane, without its number."""
+"""Counters of optional tables, without the number of the virtual lane, service level or lane."""
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 
@@ -440,7 +439,7 @@ def meaning_of(counter: str) -> Meaning | None:
         narrow = meaning_of(counter.removesuffix(EXTENDED))
         return None if narrow is None else replace(narrow, bits=None)
     name = normal_name(counter)
-    if (meaning := _MEANING.get(name) or _INDEXED.get(name.rstrip("0123456789"))) is not None:
+    if (meaning := _MEANING.get(name) or _OPTIONAL.get(name.rstrip("0123456789"))) is not None:
         return meaning
     if paused := _PAUSED_US.fullmatch(name):
         received = "rx" in (paused["side"], paused["sai"])

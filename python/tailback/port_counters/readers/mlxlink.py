@@ -47,15 +47,7 @@ def sniff(path: Path) -> bool:
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
-    """Read what mlxlink printed of some ports.
-
-    Args:
-        path: The text.
-        time_ns: Time of blocks without one; the modification time of the file when None.
-
-    Raises:
-        CounterError: A block does not name its port, or a counter is not a number.
-    """
+    """Read the ports of a text; arguments and errors are those of ``read_blocks``."""
     return read_blocks(
         path,
         time_ns,

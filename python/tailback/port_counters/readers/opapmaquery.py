@@ -44,12 +44,13 @@ _VALUE: Final = re.compile(
     r"(?:\s+\([^()]*\)|\s+MB\s+\((?P<flits>[0-9]+) Flits\))?\s*"
 )
 _COLUMNS: Final = {
-    "Xmit Data": ("data_bytes", "data_limit", FLIT_BYTES),
-    "Xmit Pkts": ("packets", "packets_limit", 1),
-    "Xmit Wait": ("xmit_wait_ticks", "wait_limit", 1),
-    "Rcv Data": ("received_bytes", "", FLIT_BYTES),
-    "Rcv Pkts": ("received_packets", "", 1),
+    "Xmit Data": "data_bytes",
+    "Xmit Pkts": "packets",
+    "Xmit Wait": "xmit_wait_ticks",
+    "Rcv Data": "received_bytes",
+    "Rcv Pkts": "received_packets",
 }
+_LIMITS: Final = ("data_limit", "packets_limit", "wait_limit")
 _NARROW: Final = "Uncorrectable Errors"
 """The only counter that has fewer than 32 bits."""
 _EVENTS: Final = {
@@ -91,15 +92,7 @@ def sniff(path: Path) -> bool:
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
-    """Read what opapmaquery printed of some ports.
-
-    Args:
-        path: The text.
-        time_ns: Time of blocks without one; the modification time of the file when None.
-
-    Raises:
-        CounterError: A block does not name its device, or a counter is not a number.
-    """
+    """Read the ports of a text; arguments and errors are those of ``read_blocks``."""
     unknown: dict[str, None] = {}
     return read_blocks(
         path,
@@ -127,14 +120,14 @@ def _row(path: Path, block: PortText, unknown: dict[str, None]) -> dict[str, Any
                 if name == "Xmit Wait":
                     note_counter(row, unknown, f"TxWaitVL{lane}", value)
             elif name in _COLUMNS:
-                column, limit, worth = _COLUMNS[name]
-                row[column] = min(value * worth, U64_MAX)
-                row |= {limit: U64_MAX} if limit else {}
+                worth = FLIT_BYTES if name.endswith("Data") else 1
+                row[_COLUMNS[name]] = min(value * worth, U64_MAX)
             elif name in _EVENTS:
                 wide = "" if name == _NARROW else EXTENDED
                 note_counter(row, unknown, _EVENTS[name] + wide, value)
             elif name not in _UNUSED:
                 unknown.setdefault(name)
+    row |= dict.fromkeys(_LIMITS, U64_MAX)
     row |= adapter_tick("hfi1_", row.get("capacity_gbps"), 4)
     row["flags"] = missing_flags(row)
     return row
