@@ -1,5 +1,7 @@
 """A hidden aggressor found by counters and the job list: ``python bench/culprits.py [--draws N]``.
 
+``--write`` puts the table into docs/measurements/accuracy.md.
+
 Six jobs share a fat tree with a taper or a dragonfly. One sends all the time and stalls; the
 others send in bursts at random times. In three draws of four, one of these is an aggressor: its
 bursts fill links or receivers. In the fourth all are harmless. The judge sees counters of all
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import polars as pl
-from _shared import machine
+from _shared import machine, put
 
 from tailback.evidence import JOBS, JobList, explain_stalls, host_course
 from tailback.port_counters.readers import from_run
@@ -43,6 +45,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         }
     },
 }
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
 HOSTS, JOBS_A_DRAW = 64, 6
 WINDOWS, WINDOW_PS = 240, 5_000_000
 SIZE_BYTES, BYTES_A_PS = 32_768, 0.0125
@@ -178,12 +181,26 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def table(counts: dict[str, dict[str, Any]]) -> str:
+    """Counts of draws in Markdown."""
+    lines = [
+        "| shape | draws | with a culprit | named | right | named without one |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for shape, c in counts.items():
+        needless = c["answered"] - c["answered_of_culprits"]
+        values = (c["draws"], c["culprits"], c["answered_of_culprits"], c["right"], needless)
+        lines.append(f"| {shape} | " + " | ".join(map(str, values)) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Draw, simulate, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=60, help="of both shapes together")
     parser.add_argument("--first", type=int, default=1000, help="seed of the first draw")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     chosen = parser.parse_args()
     results = []
     for number in range(chosen.draws):
@@ -193,6 +210,8 @@ def main() -> None:
             print({k: round(v, 3) if isinstance(v, float) else v for k, v in results[-1].items()})
     counts = {shape: summary([r for r in results if r["shape"] == shape]) for shape in SHAPES}
     counts["both"] = summary(results)
+    if chosen.write:
+        put(PAGE, {"culprits": table(counts)})
     if chosen.json:
         print(json.dumps({"machine": machine(), **counts, "results": results}, indent=1))
     else:

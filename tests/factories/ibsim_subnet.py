@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -159,6 +160,19 @@ class Subnet:
             tail = path.read_text(errors="replace")[-500:] if path.exists() else "(nothing)"
             raise RuntimeError(f"{log} never said {words!r}; it ends: {tail}")
 
+    def replace_manager(self, host: str) -> None:
+        """Kill the subnet manager, and have another one take over on a host."""
+        self._processes[1].kill()
+        self._processes.pop(1).wait()
+        folder = self.folder / "second"
+        folder.mkdir()
+        (folder / "opensm.conf").write_text("force_log_flush TRUE\n")
+        places = {"OSM_TMP_DIR": str(folder), "OSM_CACHE_DIR": str(folder), "SIM_HOST": host}
+        files = ["-F", str(folder / "opensm.conf"), "-f", str(folder / "opensm.log")]
+        opensm = [str(find_opensm()), *files]
+        self._run(opensm, "second.out", subprocess.DEVNULL, self.client | places)
+        self._await("second/opensm.log", "SUBNET UP")
+
     def console(self, lines: Iterable[str]) -> None:
         """Give ibsim commands and wait until it has done them all."""
         self._marks += 1
@@ -177,10 +191,15 @@ class Subnet:
         if not wait_for(done, self.timeout):
             raise RuntimeError("ibsim does not answer at its console")
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start ``tailback`` as a client of this subnet."""
+    def start(self, *arguments: str, before: str = "") -> subprocess.Popen[str]:
+        """Start ``tailback`` as a client of this subnet.
+
+        Args:
+            arguments: Of the command line.
+            before: Statements of Python to run before it.
+        """
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, *arguments],
+            [sys.executable, "-c", f"{before}\n{COMMAND}", *arguments],
             cwd=self.folder,
             env=self.client,
             stdin=subprocess.DEVNULL,
@@ -239,6 +258,13 @@ class Subnet:
             check=True,
         )
         return done.stdout
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_for(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,7 @@ def seen(subnet: Subnet, kind: str, *names: str, within_s: float = LONGEST_S) ->
         return bool(changes_seen)
 
     assert wait_for(is_there, within_s), f"{kind} of {names}: {recorded(subnet)}"
-    print(f"{kind} of {', '.join(names)}: {time.monotonic() - begun:.1f} s")
-    return changes_seen[-1]
+    return changes_seen[-1] | {"seconds": time.monotonic() - begun}
 
 
 def ends(net: str, name: str) -> tuple[str, list[tuple[int, str, int]]]:
@@ -72,10 +71,17 @@ def ends(net: str, name: str) -> tuple[str, list[tuple[int, str, int]]]:
     return block[1], [(int(port), far, int(number)) for port, far, number in ports]
 
 
-def test_each_change_is_named_within_ten_seconds(subnet: Subnet) -> None:
+def test_each_change_is_named_within_ten_seconds(
+    subnet: Subnet, record_property: Callable[[str, object], None]
+) -> None:
+    def record_row(fault: str, change: dict[str, Any]) -> None:
+        said = f"`{change['change']}`, both ends" if change["port"] else f"`{change['change']}`"
+        record_property("fault", f"{fault} | {said} | {change['seconds']:.1f} s")
+
     net = (subnet.folder / "fabric.net").read_text()
     host, [(host_port, tor, tor_port)] = ends(net, "ys000n01")
     moved, [(moved_port, _, _)] = ends(net, "ys001n02")
+    pulled, [(pulled_port, far_tor, far_port)] = ends(net, "ys001n03")
     spine, cables = ends(net, "orca1/S02")
     child = subnet.start("collect", "--out", "c", "--interval", "1 s")
     try:
@@ -83,17 +89,34 @@ def test_each_change_is_named_within_ten_seconds(subnet: Subnet) -> None:
         assert wait_for(lambda: any(segments.glob("*.segment")), 30)
         time.sleep(3)
         subnet.console([f'Unlink "{host}"[{host_port}]'])
-        assert seen(subnet, "link down", "tor000", "ys000n01")["port"] in (host_port, tor_port)
+        down = seen(subnet, "link down", "tor000", "ys000n01")
+        assert down["port"] in (host_port, tor_port)
+        record_row("cable pulled", down)
         subnet.console([f'Unlink "{moved}"[{moved_port}]'])
         seen(subnet, "link down", "tor001", "ys001n02")
         subnet.console([f'Link "{moved}"[{moved_port}] "{tor}"[{tor_port}]'])
         moved_back = seen(subnet, "recabled", "tor000", "ys001n02", within_s=LONGEST_S + SWEEP_S)
         assert moved_back["before"].startswith("tor001[")
+        record_row("cable plugged elsewhere", moved_back)
+        lid = re.search(r"tor001.* lid (\d+)", subnet.run("ibswitches"))
+        assert lid
+        subnet.run("ibportstate", lid[1], "1", "width", "1")
+        narrow = seen(subnet, "width", "tor001", "ys001n01")
+        assert (narrow["before"], narrow["after"]) == ("4x", "1x")
+        record_row("link loses lanes", narrow)
         subnet.console([f'Unlink "{spine}"[{port}]' for port, _, _ in cables])
-        assert seen(subnet, "switch lost", "orca1/S02")["links"] == len(cables)
+        lost = seen(subnet, "switch lost", "orca1/S02")
+        assert lost["links"] == len(cables)
+        record_row("switch lost", lost)
         subnet.console([f'Link "{spine}"[{p}] "{far}"[{number}]' for p, far, number in cables])
         again = seen(subnet, "switch found", "orca1/S02", within_s=LONGEST_S + SWEEP_S)
         assert again["after"] == "back"
+        record_row("switch back", again)
+        subnet.console([f'Unlink "{pulled}"[{pulled_port}]'])
+        seen(subnet, "link down", "tor001", "ys001n03")
+        subnet.console([f'Link "{pulled}"[{pulled_port}] "{far_tor}"[{far_port}]'])
+        up = seen(subnet, "link up", "tor001", "ys001n03", within_s=LONGEST_S + SWEEP_S)
+        record_row("cable back", up)
     finally:
         child.terminate()
         _, err = child.communicate(timeout=30)

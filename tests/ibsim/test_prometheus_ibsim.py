@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -18,7 +17,7 @@ import polars as pl
 import pytest
 
 import tailback as tb
-from tests.factories.ibsim_subnet import Subnet, missing, wait_for, write_net
+from tests.factories.ibsim_subnet import Subnet, free_port, missing, wait_for, write_net
 from tests.factories.repository import ROOT
 
 LACKING = [*missing(), *([] if shutil.which("prometheus") else ["prometheus"])]
@@ -31,12 +30,6 @@ SHAPE = {"tors": 2, "hosts": 2, "orcas": 1, "leaves": 2, "spines": 2}
 RULES = ROOT / "docs" / "how-to" / "alert-rules.yml"
 SWEEPS = 8
 WORDS_A_SWEEP = 25_000_000
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def answer(port: int, path: str, **parameters: str) -> Any:

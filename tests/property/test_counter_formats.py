@@ -344,8 +344,9 @@ INFINIBAND: dict[str, Callable[[Path, Sweeps], list[Path]]] = {
 """Writers of every format of InfiniBand counters, by reader and kind of source."""
 
 UNTIMED = ("perfquery", "ibdiagnet", "ibqueryerrors", "sysfs", "exposition")
-OTHERS = {"cxi", "engine-run", "perfquery-rounds"}
-"""Readers that are not compared: Slingshot's count times, the engine no errors, rounds no bytes."""
+OTHERS = {"cxi", "engine-run", "mlxlink", "opapmaquery", "perfquery-rounds"}
+"""Readers that are not compared: Slingshot's count times, the engine no errors, rounds and mlxlink
+no bytes, Omni-Path's counters all have 64 bits."""
 
 
 def ethernet_csv(folder: Path, sweeps: Sweeps) -> list[Path]:

@@ -223,6 +223,11 @@ def _what_next(verdict: Verdict, *, damaged: bool) -> str:
     if verdict.kind == "unknown" and damaged:
         return "correct what was left out, or collect it again: tailback collect --out FOLDER"
     if verdict.kind == "unknown" and verdict.intervals:
+        if verdict.noticed.get("no_counter", 0) >= verdict.intervals:
+            return (
+                "add PortXmitWait and the bytes of the same ports, which no file has (perfquery "
+                "prints both), or collect them: tailback collect --out FOLDER"
+            )
         return (
             "if stalls were counted in ticks, give --fabric FILE or --tick TIME; if not, collect "
             "them: tailback collect (PortXmitWait)"

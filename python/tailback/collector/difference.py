@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -24,6 +27,17 @@ from tailback.port_counters.schema import INTERVALS, Flag, conform
 
 _COUNTERS: Final = ("words", "packets", "wait", "received_words", "received_packets")
 _EXACT: Final = ("received_words", "received_packets")
+
+ACTIVITY: Final = (
+    "node_guid",
+    "port",
+    "time_ns",
+    "interval_ns",
+    "stall_fraction",
+    "utilization",
+    "flags",
+)
+"""Columns of ``counter_intervals`` that tell the present state of ports, NaN or null unknown."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +67,17 @@ class IntervalColumns:
     received_packets: NDArray[np.uint64]
 
 
-def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns:
+def difference(
+    before: Rows, after: Rows, table: TargetTable, only: Collection[str] = _COUNTERS
+) -> IntervalColumns:
     """Compute the increments between pairs of readings, each pair of one target.
 
     Args:
         before: Earlier readings, shape (N,).
         after: Later readings of the same targets, shape (N,).
         table: The targets.
+        only: Counters whose increments are wanted, in the order of ``_COUNTERS``; the others are
+            unknown. All of them tell of resets.
     """
     at = after["target"]
     gbps = table.gbps[at]
@@ -92,14 +110,20 @@ def difference(before: Rows, after: Rows, table: TargetTable) -> IntervalColumns
         return pl.col(f"{name}_before")
 
     frame = mark_beside_resets(frame.with_columns(reset=was_reset(counters, earlier)))
-    steps = increments(counters, earlier, pl.col("reset") | pl.col("during_reset"))
-    counter_flags = steps[0].flags | steps[1].flags | steps[2].flags
+    wanted = [counter for counter in counters if counter.name in only]
+    steps = increments(wanted, earlier, pl.col("reset") | pl.col("during_reset"))
+    values = {
+        counter.name: exact_value(step) if counter.name in _EXACT else step.value
+        for counter, step in zip(wanted, steps, strict=True)
+    }
+    flags_of = [
+        step.flags
+        for counter, step in zip(wanted, steps, strict=True)
+        if counter.name not in _EXACT
+    ]
     out = frame.select(
-        *(
-            (exact_value(step) if name in _EXACT else step.value).alias(name)
-            for name, step in zip(_COUNTERS, steps, strict=True)
-        ),
-        counter_flags=counter_flags,
+        **{name: values.get(name, pl.lit(None, pl.UInt64)) for name in _COUNTERS},
+        counter_flags=reduce(or_, flags_of),
     )
     unknown = {name: out[name].is_null().to_numpy() for name in _COUNTERS}
     rises = {name: out[name].fill_null(0).to_numpy() for name in _COUNTERS}
@@ -131,6 +155,40 @@ def stall_fraction(
     return np.asarray(share, np.float64)
 
 
+def _used_share(
+    steps: IntervalColumns, targets: NDArray[np.uint32], table: TargetTable
+) -> NDArray[np.float64]:
+    """Share of what their rate allows that ports sent, infinite or NaN where that is unknown."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bits = steps.words.astype(np.float64) * (WORD_BYTES * 8)
+        return np.asarray(bits / (table.gbps[targets] * steps.interval_ns), np.float64)
+
+
+def activity_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFrame:
+    """What ports did between pairs of readings: the columns :data:`ACTIVITY` of the intervals.
+
+    It takes half of the time of :func:`intervals_frame`, of which it is a part.
+    """
+    keep = after["time_ns"] > before["time_ns"]
+    before, after = before[keep], after[keep]
+    at = after["target"]
+    steps = difference(before, after, table, ("words", "wait"))
+    used = _used_share(steps, at, table)
+    used[steps.unknown["words"] | ~(table.gbps[at] > 0)] = np.nan
+    frame = pl.DataFrame(
+        {
+            "node_guid": table.guid[at],
+            "port": table.port[at],
+            "time_ns": after["time_ns"],
+            "interval_ns": steps.interval_ns,
+            "stall_fraction": stall_fraction(steps, at, table),
+            "utilization": used,
+            "flags": steps.flags,
+        }
+    )
+    return frame.cast({name: INTERVALS.polars_schema[name] for name in ACTIVITY})
+
+
 def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFrame:
     """Convert pairs of readings to the common table of intervals.
 
@@ -146,8 +204,6 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
     latched_ns = table.latched_ns[at]
     ratio = table.tick_high_ns[at] / table.tick_ns[at]
     names = np.array([t.node_name for t in table.targets], object)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        used = steps.words.astype(np.float64) * WORD_BYTES * 8 / (gbps * steps.interval_ns)
     frame = pl.DataFrame(
         {
             "time_ns": after["time_ns"],
@@ -166,7 +222,7 @@ def intervals_frame(before: Rows, after: Rows, table: TargetTable) -> pl.DataFra
             "stall_fraction": share,
             "stall_high_fraction": np.maximum(np.minimum(share * ratio, 1.0), share),
             "latched_stall_ns": latched_ns,
-            "utilization": used,
+            "utilization": _used_share(steps, at, table),
             "capacity_gbps": gbps,
             "flags": steps.flags,
             "source": pl.repeat(SOURCE, len(after), eager=True),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tailback.collector.difference import intervals_frame, pairs
+from tailback.collector.difference import ACTIVITY, activity_frame, pairs
 from tailback.collector.readings import RAW, Rows, TargetTable, last_of_each
 from tailback.collector.segments import SUFFIX, SegmentTail
 from tailback.port_counters.changes import changes_of, no_changes
@@ -29,7 +29,7 @@ class News:
     """What a collection has that it had not at the last look.
 
     Attributes:
-        intervals: Tables of ``counter_intervals``, in order.
+        intervals: Columns ``difference.ACTIVITY`` of ``counter_intervals``, in order.
         ports: The ports, rows of ``targets.PORTS``; None if they are the same.
         changes: Rows of ``changes.LINK_CHANGES``.
     """
@@ -106,10 +106,20 @@ class CollectionFollower:
         events += segment.events
         if not len(segment.rows) or not len(self._table):
             return
-        rows = np.concatenate([self._last, segment.rows])
-        intervals = intervals_frame(*pairs(rows), self._table)
+        intervals = activity_frame(*self._paired(segment.rows), self._table)
         news.intervals += [intervals] if intervals.height else []
+
+    def _paired(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Readings with those before them of the same ports; they are the last ones then."""
+        at = rows["target"]
+        if len(self._last) == len(self._table) and np.bincount(at).max(initial=0) < 2:
+            # One sweep after all ports were read: no need to sort the readings.
+            before = self._last[at]
+            self._last[at] = rows
+            return before, rows
+        rows = np.concatenate([self._last, rows])
         self._last = last_of_each(rows)
+        return pairs(rows)
 
     def _use(self, targets: list[PortTarget]) -> pl.DataFrame:
         """Take over the ports of a new segment, with the last readings of those that stay."""
@@ -135,4 +145,4 @@ class CollectionFollower:
             recent = rows.filter(pl.col("time_ns") > end - self._span_ns).collect()
             if recent.is_empty():
                 break
-            news.intervals.insert(0, conform(INTERVALS, recent))
+            news.intervals.insert(0, conform(INTERVALS, recent).select(ACTIVITY))

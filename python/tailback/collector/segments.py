@@ -32,8 +32,8 @@ from tailback.io.atomic_exchange import sync
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.port_counters.targets import PortTarget
 
-FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of the system for a full disk or an exhausted quota."""
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of the system for a full disk, an exhausted quota or the limit of ``ulimit -f``."""
 
 
 class DiskFullError(CounterError):

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
+from math import isclose
 from typing import NamedTuple
 
 _8B10B = Fraction(8, 10)
@@ -81,6 +82,15 @@ def link_speed(width: str, speed: str) -> LinkSpeed | None:
     if lanes is None or speed.upper() not in LANE_SIGNAL_GBPS:
         return None
     return LinkSpeed(lanes, speed.upper())
+
+
+@cache
+def speed_name(gbps: float, lanes: int) -> str | None:
+    """Speed of a link by its data rate and width, ``"EDR"``; None if no speed has this rate."""
+    for name in LANE_SIGNAL_GBPS:
+        if lanes and isclose(LinkSpeed(lanes, name).gbps, gbps, rel_tol=1e-3):
+            return name
+    return None
 
 
 def data_rate_gbps(width: str, speed: str) -> float | None:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 _LONGEST_LABEL: Final = 128
+INFO: Final = "tailback_port_info"
+"""Metric whose labels are the far end, the width and the speed of a port's link."""
 
 
 def family(name: str, kind: str, help_text: str) -> list[str]:

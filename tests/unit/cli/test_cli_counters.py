@@ -80,10 +80,10 @@ def test_the_verdict_names_link_share_and_cost(
 
 def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     text = print_counters(capsys, *LEAF, "--every", "60 s", "--fabric", FABRIC)
-    text, heading, _ = text.partition("\nNOTES")
-    assert heading and text in (ROOT / "docs" / "how-to" / "counters.md").read_text(
-        encoding="utf-8"
-    )
+    page = (ROOT / "docs" / "how-to" / "counters.md").read_text(encoding="utf-8")
+    _, heading, shown = page.partition("VERDICT  PORTS STALL\n")
+    for part in (heading + shown.partition("…\n$ tailback simulate")[0]).split("…\n"):
+        assert part.count("\n") >= 3 and part in text
 
 
 def test_json_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,8 @@ from tests.factories.repository import ROOT
 RULES = ROOT / "docs" / "how-to" / "alert-rules.yml"
 promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="needs Debian's prometheus")
 CHANGES = "tailback_collector_changes_total"
-PORT = 'guid="0x1",node="leaf",port="7",peer="spine"'
+PORT = 'guid="0x1",node="leaf",port="7"'
+LINK = (f'tailback_port_info{{{PORT},peer="spine",width="4x"}}', "1x60")
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ def fires(tmp_path: Path, name: str, at: str, *series: tuple[str, str]) -> bool:
         "tests": [
             {
                 "interval": "1m",
-                "input_series": [{"series": s, "values": v} for s, v in series],
+                "input_series": [{"series": s, "values": v} for s, v in (LINK, *series)],
                 "alert_rule_test": [{"eval_time": at, "alertname": name, "exp_alerts": []}],
             }
         ],

@@ -88,8 +88,13 @@ def test_a_narrow_link_has_both_widths(tmp_path: Path) -> None:
         for guid, port in ((0x1000, 3), (MIDDLE, 2)):
             subnet.devices[guid].ports[port].width = 1
 
-    changes, _ = watched(subnet, tmp_path / "c", narrow)
+    changes, metrics = watched(subnet, tmp_path / "c", narrow)
     assert changes == [("width", "switch0", 3, "switch1", 2, "4x", "1x", 1)]
+    described = re.findall(r'port_info\{.*node="switch0",port="(\d+)",(.*)\} 1', metrics)
+    assert described == [
+        ("1", 'peer="host0-0 HCA-1",peer_port="1",width="4x",speed="FDR"'),
+        ("3", 'peer="switch1",peer_port="2",width="1x",speed="FDR"'),
+    ]
 
 
 def test_swapped_cables_are_two_changes(tmp_path: Path) -> None:

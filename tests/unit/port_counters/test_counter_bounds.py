@@ -168,7 +168,7 @@ def test_full_counter_keeps_its_last_measured_stall() -> None:
         board = watched(*sweeps)
         assert samples(board, "tailback_port_stall_ratio") == {"1": half, "2": half}
         assert sum(samples(board, "tailback_port_lost_gbps").values()) == pytest.approx(100)
-    assert samples(board, "tailback_port_at_least") == {"1": 1, "2": 0}
+    assert samples(board, "tailback_port_at_least") == {"1": 1}
     assert samples(board, "tailback_port_latched_stall_seconds") == {"1": pytest.approx(45)}
     assert [port.target.guid for port in board.worst(5)] == [1, 2]
 

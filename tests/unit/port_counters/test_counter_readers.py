@@ -427,6 +427,8 @@ def test_the_way_in(tmp_path: Path) -> None:
         "ibqueryerrors",
         "influx-line",
         "ldms-csv",
+        "mlxlink",
+        "opapmaquery",
         "perfquery",
         "perfquery-rounds",
         "prometheus",

@@ -20,7 +20,7 @@ from tests.factories.counter_files import put
 START_S = 1_764_300_000
 STEP_S = 30
 
-STATED = ("ethtool", "exposition", "sonic")
+STATED = ("ethtool", "exposition", "opapmaquery", "sonic")
 """Readers of snapshots whose files have times here."""
 
 Row = tuple[int, int, int]
@@ -145,6 +145,15 @@ def printed_by_ethtool(folder: Path, rows: list[Row]) -> list[Path]:
     ]
 
 
+def omni_path(folder: Path, rows: list[Row]) -> list[Path]:
+    """What opapmaquery prints on two hosts."""
+    text = "# n{n} hfi1_0 {time}\nPort Number   1\n    Xmit Data     0 MB ({flits} Flits)\n"
+    return [
+        put(folder, f"{at}-{n}.txt", text.format(n=n, time=START_S + STEP_S * at, flits=sent // 8))
+        for at, n, sent in rows
+    ]
+
+
 def dumped(folder: Path, rows: list[Row]) -> list[Path]:
     """Dumps of two switches."""
     for at, n, sent in rows:
@@ -197,6 +206,7 @@ WRITERS: dict[str, Callable[[Path, list[Row]], list[Path]]] = {
             f"infiniband,cluster=c{n},device=m,host=n,port=1 port_xmit_data={sent // 4}i {time}"
         ),
     ),
+    "opapmaquery": omni_path,
     "ldms-csv": table(
         "#Time,ProducerName,component_id,ib.port_xmit_data#mlx5_0.1",
         lambda time, n, sent: f"{time}.0{n},n,{n},{sent // 4}",
@@ -228,8 +238,8 @@ def read(folder: Path, name: str, rows: list[Row]) -> tuple[CounterSource, pl.Da
 
 def test_every_reader_of_files_is_tested() -> None:
     # A simulated run names each of its devices once and is never combined with another source;
-    # rounds of perfquery have LIDs alone.
-    assert {*WRITERS, "engine-run", "perfquery-rounds"} == set(READERS.names())
+    # rounds of perfquery have LIDs alone, mlxlink has no bytes.
+    assert {*WRITERS, "engine-run", "mlxlink", "perfquery-rounds"} == set(READERS.names())
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -73,9 +73,13 @@ def test_exporters_state_far_ends() -> None:
     for second, peer in enumerate(("l0", "l0", "l1")):
         labels = {"__name__": "tailback_port_xmit_bytes_total", "node": "s0", "port": "1"}
         series.add({**labels, "guid": "0x1", "peer": peer}, [(second * 10**9, 1000 * second)])
+    link = {"peer": "l0", "peer_port": "7", "width": "4x", "speed": "EDR"}
+    named = {"__name__": "tailback_port_info", "node": "s0", "port": "1", "guid": "0x1"}
+    assert series.knows("tailback_port_info")
+    series.add({**named, **link}, [(0, 1)])
     data = merged([series.data()])
-    assert data.far_ends.select("node_name", "port", "peer_name").rows() == [
-        ("s0", 1, "l0"),
-        ("s0", 1, "l1"),
+    assert data.far_ends.select("node_name", "port", "peer_name", "peer_port").rows() == [
+        ("s0", 1, "l0", 7),
+        ("s0", 1, "l1", None),
     ]
     assert data.readings["node_name"].to_list() == ["s0"] * 3

@@ -268,6 +268,7 @@ def test_losses_precede_pauses_and_all_have_sentences() -> None:
         "vl15_dropped",
         "fec_corrected_symbol",
         "xmit_time_cong",
+        "PortVLXmitWait0",
     ]
     rows = findings_of(
         *(("n1", "i", name, 0, 1) for name in kinds),

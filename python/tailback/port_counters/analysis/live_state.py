@@ -112,7 +112,9 @@ class LiveState:
     _stall: Floats = field(default_factory=lambda: np.zeros(0))
     _used: Floats = field(default_factory=lambda: np.zeros(0))
     _full: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    # Largest stall of each port in each bin, shape (bins, ports), and the ports that stalled in it.
     _course: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     _last_bin: int = 0
     _period_ns: float = 0.0
     _trees: deque[tuple[int, NDArray[np.int64]]] = field(default_factory=deque)
@@ -141,15 +143,16 @@ class LiveState:
             "_stall": np.full(count, np.nan),
             "_used": np.full(count, np.nan),
             "_full": np.zeros(count, np.bool_),
-            "_course": np.full((count, self.bins), np.nan, np.float32),
+            "_course": np.full((self.bins, count), np.nan, np.float32),
         }
         if before.width:
             kept = self._row_of.join(before, on=key, suffix="_before")
             new, old = kept["row"].to_numpy(), kept["row_before"].to_numpy()
             for name, column in fresh.items():
-                column[new] = getattr(self, name)[old]
+                column[..., new] = getattr(self, name)[..., old]
         for name, column in fresh.items():
             setattr(self, name, column)
+        self._counts = (self._course >= self.threshold).sum(axis=1)
         self._trees.clear()
 
     def update(self, intervals: pl.DataFrame) -> None:
@@ -175,8 +178,10 @@ class LiveState:
         self._advance(int(bins.max()))
         recent = bins > self._last_bin - self.bins
         shown = np.where(full & np.isnan(stall), self.threshold, stall).astype(np.float32)
-        cell = (at[recent], bins[recent] % self.bins)
+        cell = (bins[recent] % self.bins, at[recent])
         np.fmax.at(self._course, cell, shown[recent])
+        for changed in np.unique(cell[0]).tolist():
+            self._counts[changed] = np.count_nonzero(self._course[changed] >= self.threshold)
         # Of several intervals of a port the last counts: assignment goes in order.
         self._time[at], self._stall[at] = time, stall
         self._used[at], self._full[at] = rows["used"].to_numpy(), full
@@ -186,7 +191,8 @@ class LiveState:
         """Clear the bins between the newest one so far and ``newest``."""
         if newest > self._last_bin:
             first = max(self._last_bin + 1, newest - self.bins + 1)
-            self._course[:, np.arange(first, newest + 1) % self.bins] = np.nan
+            cleared = np.arange(first, newest + 1) % self.bins
+            self._course[cleared], self._counts[cleared] = np.nan, 0
             self._last_bin = newest
 
     def look(self, most: int) -> LiveView:
@@ -197,9 +203,8 @@ class LiveState:
         stalled = fresh & (self._full | (np.nan_to_num(self._stall) >= self.threshold))
         lost = np.clip(self._stall, 0.0, 1.0) * gbps
         rank = np.lexsort((-np.nan_to_num(lost), ~(self._full & fresh)))
-        order = [int(row) for row in rank if stalled[row]][:most]
-        bins = np.arange(self._last_bin - self.bins + 1, self._last_bin + 1)
-        course = self._course[:, bins % self.bins]
+        order = rank[stalled[rank]][:most].tolist()
+        bins = np.arange(self._last_bin - self.bins + 1, self._last_bin + 1) % self.bins
         hottest = [
             HotPort(
                 self._name(row),
@@ -207,16 +212,15 @@ class LiveState:
                 bool(self._full[row]),
                 float(self._used[row]),
                 float(lost[row]),
-                course[row].astype(np.float64),
+                self._course[bins, row].astype(np.float64),
             )
             for row in order
         ]
-        counts = (course >= self.threshold).sum(axis=0).tolist()
         return LiveView(
             now,
             self.bin_ns,
             len(fresh),
-            counts,
+            self._counts[bins].tolist() if len(fresh) else [0] * self.bins,
             hottest,
             self._find_trees(now, stalled, fresh, lost, most),
         )

@@ -16,7 +16,13 @@ import polars as pl
 
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.changes import ENDS
-from tailback.port_counters.findings.port_events import is_full, meaning_of, normal_name, rises
+from tailback.port_counters.findings.port_events import (
+    SPEED,
+    is_full,
+    meaning_of,
+    normal_name,
+    rises,
+)
 from tailback.run.schema import Column, Table
 from tailback.units import counted, percent
 
@@ -264,9 +270,16 @@ def _lost(kind: str, row: Mapping[str, Any]) -> float | None:
 
 def _add_counts(links: _Links, readings: pl.DataFrame, ports: pl.DataFrame) -> None:
     """Links with errors, and ports that discarded what they were to send."""
+    # A port of which only errors are known has no interval, so no row among ``ports``.
+    stated = readings.filter(pl.col("counter") == SPEED, pl.col("value") > 0).select(
+        "node_name", "port", capacity_gbps=pl.col("value") / 1e3
+    )
+    columns = ("node_name", "port", "capacity_gbps")
     rates = {
         (name, port): gbps
-        for name, port, gbps in ports.select("node_name", "port", "capacity_gbps").iter_rows()
+        for name, port, gbps in pl.concat(
+            [stated, ports.select(columns)], how="vertical_relaxed"
+        ).iter_rows()
     }
     for row in rises(readings).sort("rise", descending=True).iter_rows(named=True):
         meaning, full = meaning_of(row["counter"]), is_full(row["counter"], int(row["last"]))

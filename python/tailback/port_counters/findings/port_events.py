@@ -115,6 +115,11 @@ _SAID: Final = {
         "its queue passed the threshold of congestion control; whose packets filled "
         "it is not known",
     ),
+    "waited": (
+        "waited {} for credit on one virtual lane",
+        "tick",
+        "what its service levels sent was held up further along the path",
+    ),
     "notifying": (
         "told senders {} to slow down (CNP)",
         "time",
@@ -193,6 +198,7 @@ KINDS: Final = (
     "paused",
     "pausing",
     "congested",
+    "waited",
     "marked",
     "marking",
     "notifying",
@@ -235,7 +241,7 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
         Meaning("errors", "rx", bits=8),
         ("link_recovers", "link_error_recoveries"),
     ),
-    "link_downed": (Meaning("errors", "rx", bits=8), ("link_down", "link_down_events_phy")),
+    "link_downed": (Meaning("errors", "rx", bits=8), ("link_down",)),
     "rcv_errors": (
         Meaning("errors", "rx", bits=16),
         ("receive_errors", "errors_received"),
@@ -285,10 +291,17 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
     ),
     "pkt_rcv_fecn": (Meaning("marked", "rx", bits=32), ()),
     "pkt_rcv_becn": (Meaning("slowed", "rx", bits=32), ()),
+    # InfiniBand and Ethernet: the physical layer, as mlxlink and ibdiagnet have it.
+    "symbol_errors_after_correction": (
+        Meaning("errors", "rx"),
+        ("effective_physical_errors", "link_error_recoveries_phy", "link_down_events_phy"),
+    ),
+    "raw_physical_errors": (Meaning("corrected", "rx"), ("phy_corrected_bits",)),
     # Slingshot: telemetry of the Cassini driver.
     "hni_pcs_uncorrected_cw": (Meaning("errors", "rx"), ()),
     "hni_pcs_corrected_cw": (Meaning("corrected", "rx"), ()),
     # Omni-Path: PortStatus, as opapmaquery and the hfi1 driver name it.
+    "uncorrectable_errors": (Meaning("errors", "rx", bits=8), ()),
     "mark_fecn": (Meaning("marking", "tx"), ("port_mark_fecn", "mark_fecns")),
     "rcv_fecn": (Meaning("marked", "rx"), ("rcv_fecns", "rx_fecn")),
     "rcv_becn": (Meaning("slowed", "rx"), ("rcv_becns", "rx_becn")),
@@ -378,8 +391,33 @@ _CXI_PAUSE: Final = re.compile(r"hni_pause_(?P<side>recv|xoff_sent)_[0-7]")
 """Pause frames of a traffic class of Slingshot's adapters."""
 _DISCARDS: Final = re.compile(r"(?:prio[0-7]_|pri[0-7]_)?discards?(?:_phy)?")
 _PRIORITY: Final = re.compile(
-    r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]|hni_pause_(?:recv|xoff_sent)_[0-7]"
+    r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]|hni_pause_(?:recv|xoff_sent)_[0-7]|"
+    r"slrcv(?:fecn|becn)[0-9]|swportvlcongestion[0-9]|"
+    r"(?:inactive|mtu|limit)discards"
 )
+"""Counters of a priority, a lane or a kind, which add up to that of the port."""
+_OPTIONAL: Final = {
+    **dict.fromkeys(
+        ("local_physical_errors", "malformed_pkt_errors", "buffer_overrun_errors"),
+        Meaning("errors", "rx", bits=16),
+    ),
+    **dict.fromkeys(
+        ("dlidmapping_errors", "vlmapping_errors", "looping_errors"),
+        Meaning("unrouted", "rx", bits=16),
+    ),
+    **{
+        f"{reason}discards": Meaning("discarded-sent", "tx", bits=16)
+        for reason in ("inactive_", "neighbor_mtu", "sw_lifetime_limit_", "sw_hoqlifetime_limit_")
+    },
+    "vlxmit_wait": Meaning("waited", "tx", bits=16),
+    "vlxmit_time_cong": Meaning("congested", "tx", bits=32),
+    "slrcv_fecn": Meaning("marked", "rx", bits=32),
+    "slrcv_becn": Meaning("slowed", "rx", bits=32),
+    "swport_vlcongestion": Meaning("discarded-sent", "tx", bits=16),
+    "fecuncorrectable_block_ctr_lane": Meaning("errors", "rx", bits=32),
+    "tx_wait_vl": Meaning("waited", "tx"),
+}
+"""Counters of optional tables, without the number of the virtual lane, service level or lane."""
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 
@@ -401,7 +439,7 @@ def meaning_of(counter: str) -> Meaning | None:
         narrow = meaning_of(counter.removesuffix(EXTENDED))
         return None if narrow is None else replace(narrow, bits=None)
     name = normal_name(counter)
-    if (meaning := _MEANING.get(name)) is not None:
+    if (meaning := _MEANING.get(name) or _OPTIONAL.get(name.rstrip("0123456789"))) is not None:
         return meaning
     if paused := _PAUSED_US.fullmatch(name):
         received = "rx" in (paused["side"], paused["sai"])

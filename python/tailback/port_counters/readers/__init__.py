@@ -25,6 +25,8 @@ from tailback.port_counters.readers import (
     ibqueryerrors,
     influx_line,
     ldms_csv,
+    mlxlink,
+    opapmaquery,
     perfquery,
     perfquery_rounds,
     prometheus,
@@ -59,6 +61,8 @@ READERS.register("ibdiagnet")(ibdiagnet)
 READERS.register("ibqueryerrors")(ibqueryerrors)
 READERS.register("influx-line")(influx_line)
 READERS.register("ldms-csv")(ldms_csv)
+READERS.register("mlxlink")(mlxlink)
+READERS.register("opapmaquery")(opapmaquery)
 READERS.register("perfquery")(perfquery)
 READERS.register("perfquery-rounds")(perfquery_rounds)
 READERS.register("prometheus")(prometheus)

@@ -7,7 +7,12 @@
     0xb8599f0300c91a2c,0xb8599f0300c91a2c,1,0,178791657177235,42,…
     END_PM_INFO
 
-``PM_INFO`` has the counters, ``NODES`` the names of devices. Sections of other kinds are not read.
+``PM_INFO`` has the counters, ``NODES`` the names of devices, and ``PHY_DB16`` (``--get_phy_info``)
+group 0x16 of the register PPCNT: milliseconds since the counters were cleared, bits received,
+errors behind all correction, bits corrected, raw errors of eight lanes, then coefficient and
+exponent of the raw, the effective and the symbol error rate (NVIDIA, *Adapters programmer's
+reference manual*, PPCNT). Its counters were 0 when they were cleared: one file gives errors per
+bit. Sections of other kinds are not read.
 """
 
 from __future__ import annotations
@@ -48,6 +53,10 @@ _COLUMNS: Final = {
 }
 """Column, column of the largest value, and the worth of one count, of each counter."""
 _PLACE: Final = ("nodeguid", "portguid", "portnumber", "portnum")
+_PHY: Final = "PHY_DB16"
+_CLEARED_MS, _RECEIVED_BITS, _EFFECTIVE, _CORRECTED = (f"field{n}" for n in range(4))
+_RATE: Final = ("field14", "field15")
+"""Coefficient and exponent of the effective error rate."""
 _WIDE: Final = re.compile(r"(Extended|Ext)$")
 _REMEDY: Final = "the file was cut or edited: run ibdiagnet again"
 
@@ -74,28 +83,35 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
     ports: list[dict[str, Any]] = []
     unknown: dict[str, None] = {}
     problems: list[CounterError] = []
+    physical: list[dict[str, Any]] = []
     for section, number, row in _rows(path, problems):
         try:
             place = {name.lower(): field for name, field in row.items()}
             if section == "PM_INFO":
                 ports.append(_reading(path, number, row, unknown))
+            elif section == _PHY:
+                physical.append(_physical(path, number, place))
             elif (guid := place.get("nodeguid")) is not None:
                 names[_integer(path, number, *guid)] = place.get("nodedesc", ("", 0))[0].strip()
         except CounterError as error:
             problems.append(error)
-    if problems and not ports:
+    if problems and not ports and not physical:
         raise problems[0]
-    if not ports:
+    if not ports and not physical:
         raise CounterError(
-            "has no counters of ports, a section PM_INFO",
+            "has no counters of ports, a section PM_INFO or PHY_DB16",
             file=path,
             place="line 1, column 1",
             remedy="run ibdiagnet with --pc or --get_phy_info, which reads them",
         )
     when = time_of(path, time_ns)
-    for reading in _with_widths(ports):
+    for reading in [*_with_widths(ports), *physical]:
         name = names.get(reading["node_guid"]) or f"0x{reading['node_guid']:016x}"
         reading |= {"node_name": name, "time_ns": when, "source": "ibdiagnet"}
+    cleared = [
+        dict(row, time_ns=when - row["cleared_ns"], events=dict.fromkeys(row["events"], 0))
+        for row in physical
+    ]
     left_out = [left_out_rows(problems)] if problems else []
     notes = ["ibdiagnet states no time: the file's modification time was used"]
     return CounterData(
@@ -103,7 +119,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         unknown=list(unknown),
         notes=notes if time_ns is None else [],
         untimed=True,
-        events=events_of(ports),
+        events=events_of([*cleared, *physical, *ports]),
         left_out=left_out,
     )
 
@@ -134,7 +150,7 @@ def _rows(
         text = line.strip()
         if match := re.fullmatch(r"(START|END)_([A-Z0-9_]+)", text):
             section, header = (match[2] if match[1] == "START" else ""), None
-        elif section in ("NODES", "PM_INFO") and text:
+        elif section in ("NODES", "PM_INFO", _PHY) and text:
             fields = next(csv.reader([text]))
             if header is None:
                 header = fields
@@ -183,16 +199,46 @@ def _reading(
             narrow = meaning_of(counter)
             is_wider = is_wide and narrow is not None and narrow.bits is not None
             note_counter(reading, unknown, counter + EXTENDED if is_wider else counter, value)
-    guid, port = place.get("nodeguid", 0), place.get("portnumber", place.get("portnum"))
+    return {**reading, **_device_port(path, number, place), "flags": missing_flags(reading)}
+
+
+def _device_port(path: Path, number: int, place: dict[str, int]) -> dict[str, int]:
+    """Columns of the port of a row."""
+    port = place.get("portnumber", place.get("portnum"))
     if port is None or port > 65535:
         raise CounterError(
             "has no number of a port", file=path, place=f"line {number}, column 1", remedy=_REMEDY
         )
+    return {"node_guid": place.get("nodeguid", 0), "port": port}
+
+
+def _physical(path: Path, number: int, row: dict[str, tuple[str, int]]) -> dict[str, Any]:
+    """The counters of a port's physical layer, and how long ago they were cleared."""
+    needed = (_CLEARED_MS, _RECEIVED_BITS, _EFFECTIVE, _CORRECTED, *_RATE)
+    if missing := [name for name in needed if name not in row]:
+        raise CounterError(
+            f"has no column {missing[0]!r} of {_PHY}",
+            file=path,
+            place=f"line {number}, column 1",
+            remedy=_REMEDY,
+        )
+    place: dict[str, int] = {n: _integer(path, number, *row[n]) for n in _PLACE if n in row}
+    milliseconds, bits, errors, corrected, coefficient, exponent = (
+        _integer(path, number, *row[name]) for name in needed
+    )
+    # The register has no names in the file. Its own rate tells that the fields are those meant;
+    # the coefficient has one or two digits.
+    if errors and not 0.1 <= errors * 10.0 ** min(exponent, 300) / max(bits * coefficient, 1) <= 10:
+        raise CounterError(
+            f"{errors} errors in {bits} bits are not a rate of {coefficient}E-{exponent}",
+            file=path,
+            place=f"line {number}, column {row[_EFFECTIVE][1]}",
+            remedy="this version of ibdiagnet has other fields; its counters of errors are read",
+        )
     return {
-        **reading,
-        "node_guid": guid,
-        "port": port,
-        "flags": missing_flags(reading),
+        **_device_port(path, number, place),
+        "cleared_ns": milliseconds * 1_000_000,
+        "events": {"effective_physical_errors": errors, "phy_corrected_bits": corrected},
     }
 
 

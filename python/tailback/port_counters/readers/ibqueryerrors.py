@@ -108,10 +108,10 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         raise problems[0]
     if not rows:
         raise CounterError(
-            "no port in it",
+            "only sums over all ports of a switch (port ALL)" if sums else "no port in it",
             file=path,
             place="line 1, column 1",
-            remedy="give what 'ibqueryerrors --data' printed",
+            remedy="give what 'ibqueryerrors --data' printed, with its lines of single ports",
         )
     summary = _read_summary(text)
     if sums:

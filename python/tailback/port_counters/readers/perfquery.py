@@ -5,8 +5,9 @@ A section header names the port and the capabilities of its device::
     # Port extended counters: Lid 2052 port 1 (CapMask: 0x5300 CapMask2: 0x0000002)
     PortXmitData:....................178791657177235
 
-Sections ``# PortXmitConCtrl counters`` (``--xmitcc``) and ``# PortRcvConCtrl counters``
-(``--rcvcc``) have the counters of congestion control: time in the congested state, marked packets.
+The optional sections are read, too: congestion control (``--xmitcc``, ``--rcvcc``, ``--slrcvfecn``,
+``--vlxmittimecc``), waits and discards by virtual lane (``--vlxmitcounters``, ``--swportvlcong``),
+kinds of discards and errors (``-D``, ``-E``), and forward error correction (``-T``).
 
 A section ``# PortSamplesControl`` (``-c``) states the bytes in a tick of the device: its ``Tick``
 plus 1. Its other fields set up a sampling of which nothing is printed.
@@ -42,8 +43,9 @@ from tailback.port_counters.readers.model import (
 )
 from tailback.port_counters.schema import LID_NAME, CounterError
 
+_KIND = r"Port(?P<kind>| extended|[A-Z][A-Za-z]*(?: with RS-FEC Active)?)"
 _SECTION = re.compile(
-    r"# Port(?P<kind> | extended |XmitConCtrl |RcvConCtrl )counters: "
+    rf"# (?:Sw)?{_KIND} counters: "
     r"Lid (?P<lid>[0-9]{1,5}) port (?P<port>[0-9]{1,5})\b"
     r"(?:.*?CapMask: (?P<cap>0x[0-9a-fA-F]{1,8}))?(?:.*?CapMask2: (?P<cap2>0x[0-9a-fA-F]{1,8}))?"
 )
@@ -52,6 +54,16 @@ _OTHER = re.compile(r"# (?P<what>[A-Za-z0-9 ]{1,60}?)(?: counters)?:? (?:.*)?Lid
 _FIELD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]{0,63}):\.*(?P<value>.*)")
 _GUID_FILE = re.compile(r"0x[0-9a-f]{16}")
 
+_RECEIVE_ERRORS = "PortRcvErrors"
+_PARTS_OF_RECEIVE_ERRORS = (
+    "PortLocalPhysicalErrors",
+    "PortMalformedPktErrors",
+    "PortBufferOverrunErrors",
+    "PortDLIDMappingErrors",
+    "PortVLMappingErrors",
+    "PortLoopingErrors",
+)
+"""Kinds of packets that ``PortRcvErrors`` counts (InfiniBand Architecture, vol. 1, 16.1.4.1)."""
 _ALL_PORTS = 255
 _UNKNOWN_PORT = -1
 _XMIT_WAIT_SUPPORTED = 1 << 12
@@ -60,7 +72,7 @@ _ADDITIONAL_EXTENDED = 1 << 1
 
 @dataclass
 class _PortBlock:
-    """One ``# Port … counters`` block; ``kind`` is the word between, empty in a plain one."""
+    """One ``# Port… counters`` block; ``kind`` is what is between, empty in a plain one."""
 
     line: int
     kind: str
@@ -108,9 +120,7 @@ HAS_TIME_STAMPS = False
 
 def sniff(path: Path) -> bool:
     """A text file that starts with a perfquery section."""
-    return begins_with(
-        path, r"^# Port((SamplesControl|( | extended |XmitConCtrl |RcvConCtrl )counters)): Lid"
-    )
+    return begins_with(path, rf"^# (?:PortSamplesControl|(?:Sw)?{_KIND} counters): Lid")
 
 
 def read(path: Path, *, time_ns: int | None = None) -> CounterData:
@@ -166,7 +176,14 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
             "source": "perfquery",
         }
         _merge_sections(rows.setdefault((section.lid, section.port), place), section)
-    if not sections and not ticks:
+    if not rows and not ticks:
+        if sections:
+            raise CounterError(
+                "only sums over all ports of a device (port 255)",
+                file=path,
+                place=f"line {sections[0].line}, column 1",
+                remedy="perfquery -l prints each of the ports, and adds up none",
+            )
         raise CounterError(
             "no port counters in it",
             file=path,
@@ -189,8 +206,8 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
 def _is_cut(text: str, sections: list[_PortBlock]) -> bool:
     """Whether the text ends within its last section: in a line, or before a field of others."""
     last = sections[-1]
-    kind = (last.extended, last.cap, last.cap2)
-    alike = [each for each in sections[:-1] if (each.extended, each.cap, each.cap2) == kind]
+    kind = (last.kind, last.cap, last.cap2)
+    alike = [each for each in sections[:-1] if (each.kind, each.cap, each.cap2) == kind]
     return not text.endswith("\n") or any(each.names > last.names for each in alike)
 
 
@@ -206,6 +223,9 @@ def _merge_sections(row: dict[str, Any], section: _PortBlock) -> None:
     events.update(section.further.get("events", {}))
     for name in [name for name in events if name + EXTENDED in events]:
         del events[name]
+    if _RECEIVE_ERRORS in events or _RECEIVE_ERRORS + EXTENDED in events:
+        for part in _PARTS_OF_RECEIVE_ERRORS:
+            events.pop(part, None)
     row["flags"] = missing_flags(row)
 
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 import polars as pl
 
 from tailback.io.delimited import normal
+from tailback.io.exposition import INFO
 from tailback.io.input_files import content, head, is_input_file
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.findings.port_events import meaning_of, normal_name
@@ -162,7 +163,7 @@ class PortSeries:
 
     def knows(self, name: str) -> bool:
         """Whether a metric is read. Others are noted."""
-        if _target(name)[0] or name == _HOST or meaning_of(name) is not None:
+        if _target(name)[0] or name in (_HOST, INFO) or meaning_of(name) is not None:
             return True
         self.unknown.setdefault(name or "a series without a name")
         return False
@@ -170,7 +171,7 @@ class PortSeries:
     @property
     def empty(self) -> bool:
         """Whether there is no counter of a port; a rate alone is none."""
-        return all(labels["__name__"] in _RATES for labels, _ in self.series)
+        return all(labels["__name__"] in {*_RATES, INFO} for labels, _ in self.series)
 
     def add(self, labels: Mapping[str, str], values: Iterable[tuple[int, int | float]]) -> None:
         """Add the values of one series, each with its time in nanoseconds.
@@ -190,7 +191,7 @@ class PortSeries:
         columns: dict[str, list[tuple[Any, ...]]] = {}
         event_rows: list[tuple[Any, ...]] = []
         devices: dict[str, DeviceIdentity] = {}
-        peers: dict[tuple[Any, ...], None] = {}
+        peers: dict[tuple[Any, ...], int | None] = {}
         for labels, values in self.series:
             name = labels["__name__"]
             column, scale = _target(name)
@@ -198,7 +199,10 @@ class PortSeries:
             devices[device.key] = device
             place = (guid, device.key, port, interface)
             if labels.get("peer"):
-                peers.setdefault((*place, labels["peer"], None))
+                far = (*place, labels["peer"])
+                peers[far] = _number(labels.get("peer_port", "")) or peers.get(far)
+            if name == INFO:
+                continue
             if column:
                 columns.setdefault(column, []).extend(
                     (time, *place, value if scale == 1 else value * scale) for time, value in values
@@ -229,7 +233,9 @@ class PortSeries:
             unknown=list(self.unknown),
             events=events,
             devices=devices,
-            far_ends=pl.DataFrame(list(peers), schema=FAR_ENDS, orient="row"),
+            far_ends=pl.DataFrame(
+                [(*far, number) for far, number in peers.items()], schema=FAR_ENDS, orient="row"
+            ),
         )
 
     def _with_host(self, labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -315,7 +321,7 @@ def counter_value(text: str) -> int | float | None:
 def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | None]:
     """GUID, device, number and interface of the port of a series.
 
-    All labels that place does not use identify the device, except the far end of the port, and the
+    All labels that place does not use identify the device, except the link of the port, and the
     kind of a queue: each interface has one root queue.
     """
     port_label, port = _first(labels, _PORT) or ("", "0")
@@ -329,15 +335,22 @@ def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | N
     used |= {label for label in _NODE if labels.get(label) == name}
     if labels["__name__"].startswith("node_qdisc_"):
         used.add("kind")
+    elif labels["__name__"] == INFO:
+        used |= {"peer_port", "width", "speed"}
     labels_left = tuple(
         sorted((key, value) for key, value in labels.items() if key not in used and value)
     )
     return (
         int(guid, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", guid) else 0,
         DeviceIdentity(name, labels_left),
-        int(port) if re.fullmatch(r"[0-9]{1,4}", port) else 0,
+        _number(port) or 0,
         interface,
     )
+
+
+def _number(port: str) -> int | None:
+    """Number of a port, None if the text is none."""
+    return int(port) if re.fullmatch(r"[0-9]{1,4}", port) else None
 
 
 def _device_name(labels: Mapping[str, str]) -> str:

@@ -18,6 +18,9 @@ _LDMS_LS = re.compile(
     re.MULTILINE,
 )
 _ONE_PORT = re.compile(r"^PortSelect:", re.MULTILINE)
+_CABLES = re.compile(r"^(?:(?:CA|Switch): .*:\s*$|vendid=0x)", re.MULTILINE)
+_NO_ERRORS = re.compile(r"^## Summary: [0-9]+ nodes checked", re.MULTILINE)
+_FAILED = re.compile(r"^.*(?:\bib(?:warn|error|panic): |: command not found).*$", re.MULTILINE)
 
 
 def refusal(path: Path) -> CounterError:
@@ -52,6 +55,8 @@ def refusal(path: Path) -> CounterError:
         )
     if (error := _missing_columns_error(path, start)) is not None:
         return error
+    if (error := _no_counters_error(path, start)) is not None:
+        return error
     return CounterError(
         "no reader recognises this format",
         file=path,
@@ -60,6 +65,30 @@ def refusal(path: Path) -> CounterError:
         "Prometheus server or the page of an exporter, or the folder of a collection, a run or a "
         "diagnosis",
     )
+
+
+def _no_counters_error(path: Path, start: str) -> CounterError | None:
+    """The error for what a tool of InfiniBand printed instead of counters."""
+    if _CABLES.search(start):
+        return CounterError(
+            "cables and ports of a fabric, without counters",
+            file=path,
+            remedy="give it as the fabric, beside what perfquery or ibqueryerrors printed",
+        )
+    if _NO_ERRORS.search(start):
+        return CounterError(
+            "a summary of ibqueryerrors without a port: none was above its thresholds",
+            file=path,
+            remedy="run ibqueryerrors --data, which prints data and waits of every port with any",
+        )
+    if match := _FAILED.search(start):
+        return CounterError(
+            f"a tool failed, and printed {quoted_text(match[0])}",
+            file=path,
+            place=f"line {start.count(chr(10), 0, match.start()) + 1}",
+            remedy="mend what it says, run it again, and keep its counters",
+        )
+    return None
 
 
 def _missing_columns_error(path: Path, start: str) -> CounterError | None:
