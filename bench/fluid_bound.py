@@ -163,7 +163,6 @@ def _patterns(ranks: int, draw: random.Random) -> tuple[tuple[dict[str, Any], in
                 "layers": 2,
                 "activation": f"{draw.choice((16, 64))} KiB",
                 "gradient": f"{draw.choice((1, 4))} MiB",
-                "ranks_per_host": 1,
                 **compute,
             },
             0,
@@ -177,8 +176,6 @@ def _job(draw: random.Random, hosts: list[int], ranks: int) -> dict[str, Any]:
         most = MOST_BYTES // (ranks * messages) >> 10
         pattern["size"] = f"{min(draw.choice((1, 8, 32, 128, 512)), most)} KiB"
     each = draw.choice((1, 1, 1, 2, 4))
-    if pattern["kind"] == "training":
-        pattern["ranks_per_host"] = each
     return {
         "pattern": pattern,
         "placement": draw.choice(("block", "random")),

@@ -283,8 +283,8 @@ def _split_overhead(out: Estimates, send: DrawnValue | None, overhead: FittedVal
     most = send.value / 2.0
     value, low, high = (min(each, most) for each in (overhead.value, overhead.low, overhead.high))
     out.engine = [setting for setting in out.engine if setting.name != "send_delay"]
-    rest = np.maximum(send.draws - 2.0 * value, 0.0)
-    delay = replace(send, value=send.value - 2.0 * value, draws=rest)
+    draws = np.maximum(send.draws - 2.0 * value, 0.0)
+    delay = replace(send, value=send.value - 2.0 * value, draws=draws)
     out.engine.append(_interval("send_delay", "time", delay))
     out.engine.append(replace(overhead, value=value, low=low, high=high))
 

@@ -238,7 +238,7 @@ def _add_waits(
     # A rank that waits for another to start has not begun, either.
     before_start = recorded.start_ps[np.maximum(waits.partner, 0)] - waits.start_ps
     unstarted = np.where(waits.partner >= 0, np.clip(before_start, 0, remaining), 0)
-    whole = np.maximum(remaining, 1)
+    divisor = np.maximum(remaining, 1)
     for which, duration in (
         (np.full(len(rank), PARTS.index("not_running"), np.int64), unstarted),
         (of_kind, remaining - unstarted),
@@ -248,8 +248,8 @@ def _add_waits(
             phase_of_wait,
             which,
             duration,
-            np.clip(np.floor(remaining_low * (duration / whole)).astype(np.int64), 0, duration),
-            np.maximum(np.ceil(remaining_high * (duration / whole)).astype(np.int64), duration),
+            np.clip(np.floor(remaining_low * (duration / divisor)).astype(np.int64), 0, duration),
+            np.maximum(np.ceil(remaining_high * (duration / divisor)).astype(np.int64), duration),
         )
 
 

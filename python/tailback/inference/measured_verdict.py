@@ -121,21 +121,9 @@ def explain(
     costs = _costs(diagnosis, measured, summary, further, scale, surplus, expected)
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = _decided(costs, ensemble, further, summary, even)
-    explanation = Explanation(
-        elapsed_ps=measured.elapsed_ps,
-        parts=_parts(diagnosis, measured, outside, further, summary, surplus),
-        costs=costs,
-        not_explained_ps=not_explained_ps,
-        model_error_ps=round(abs(inside - scale * expected)),
-        missing=_asked(summary),
-        sources=list(summary.sources),
-        shared_links=list(summary.shared_links),
-        sampled_links=list(summary.sampled_links),
-        port_events=list(summary.port_events),
-        suspect_links=_suspect_links(summary, costs),
-        bus_bandwidths=list(summary.bus_bandwidths),
-    )
-    explanation = _in_full(explanation, measured, summary)
+    parts = _parts(diagnosis, measured, outside, further, summary, surplus)
+    off_ps = round(abs(inside - scale * expected))
+    explanation = _explanation(measured, summary, costs, parts, (not_explained_ps, off_ps))
     cause, sure = cast("Cause", decision.cause), decision.confidence
     main = explanation.cost(cause)
     if main is None and cause != HEALTHY:
@@ -297,6 +285,40 @@ def _decided(
         summary.change,
         no_faults=NO_FAULTS | {"placement"} if usual else NO_FAULTS,
     )
+
+
+def _explanation(
+    measured: Measured,
+    summary: EvidenceSummary,
+    costs: list[Cost],
+    parts: dict[str, int],
+    off: tuple[int, int],
+) -> Explanation:
+    """The breakdown of the measured time, with the evidence behind it.
+
+    Args:
+        measured: The measured run.
+        summary: Results from evidence other than the trace.
+        costs: Cost of each cause, largest first.
+        parts: Components of the measured time, ps.
+        off: What is not explained, and the error of the model, ps.
+    """
+    not_explained_ps, error_ps = off
+    explanation = Explanation(
+        elapsed_ps=measured.elapsed_ps,
+        parts=parts,
+        costs=costs,
+        not_explained_ps=not_explained_ps,
+        model_error_ps=error_ps,
+        missing=_asked(summary),
+        sources=list(summary.sources),
+        shared_links=list(summary.shared_links),
+        sampled_links=list(summary.sampled_links),
+        port_events=list(summary.port_events),
+        suspect_links=_suspect_links(summary, costs),
+        bus_bandwidths=list(summary.bus_bandwidths),
+    )
+    return _in_full(explanation, measured, summary)
 
 
 def _in_full(explanation: Explanation, measured: Measured, summary: EvidenceSummary) -> Explanation:

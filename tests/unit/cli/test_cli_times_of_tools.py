@@ -153,7 +153,7 @@ def test_the_dumpi_test_trace_counts_as_measured(
     monkeypatch.setenv("COLUMNS", "80")
     diagnosis, screen = diagnosed(tmp_path, real("dumpi-testtrace/tests/traces"), capsys)
     assert screen.startswith("MEASURED  2.337 ms on 4 ranks; the model expects")
-    assert "wait at barrier               1.139 ms   49 %" in screen
+    assert "before start or after end     1.902 ms   81 %" in screen
     assert "clocks: one, which all ranks share" in screen
     assert "the time inside calls" not in screen
     assert diagnosis.measured is not None and diagnosis.measured.hosts is not None
