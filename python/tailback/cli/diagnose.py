@@ -318,8 +318,10 @@ def _show_hang(
 ) -> int:
     from tailback.cli.hang_screen import hang_lines
 
-    where = " with a collective that does not complete" if hang.cause != "complete" else ""
-    _refuse_other_options(f"dumps{where}", files[0])
+    which = "with a collective that does not complete"
+    if hang.cause == "complete":
+        which = "without --fabric"
+    _refuse_other_options(f"dumps {which}", files[0])
     return _show_stored(type(hang), lambda: hang, hang_lines, files, options)
 
 

@@ -104,15 +104,18 @@ def test_rank_without_a_dump_is_suspected(tmp_path: Path) -> None:
     assert "Rank 4 left no readable dump" in stuck.headline
 
 
-@pytest.mark.parametrize("size", [0, 1, 90])
-def test_cut_dump_is_counted_and_left_out(size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [(0, "is empty"), (1, "is no pickle: 'it is cut'"), (90, "is no pickle: 'it is cut'")],
+)
+def test_cut_dump_is_counted_and_left_out(size: int, says: str, tmp_path: Path) -> None:
     hang(tmp_path, {rank: [operation(2, state="started")] for rank in ALL})
     file = tmp_path / "nccl_trace_rank_4"
     file.write_bytes(file.read_bytes()[:size])
     stuck = tb.diagnose_hang(tmp_path)
     assert stuck.cause == "no-dump" and stuck.ranks == (4,) and stuck.dumps == 7
     (note,) = stuck.notes
-    assert note.startswith("1 of 8 dumps cannot be read (the first: nccl_trace_rank_4 is no pickle")
+    assert note == f"1 of 8 dumps cannot be read (the first: nccl_trace_rank_4 {says})"
 
 
 def test_groups_are_taken_from_calls(tmp_path: Path) -> None:
@@ -271,6 +274,8 @@ def test_complete_dumps_need_no_network(tmp_path: Path, capsys: pytest.CaptureFi
     assert tailback(command) == 0
     assert "NO COLLECTIVE HANGS" in capsys.readouterr().out
     assert tailback(command) == 0 and "KEPT" in capsys.readouterr().out
+    assert tailback([*command, "--jobs", "x"]) == 2
+    assert "--jobs does not apply to dumps without --fabric" in capsys.readouterr().err
 
 
 def test_command_names_the_rank_and_keeps_its_answer(

@@ -151,6 +151,8 @@ def read_dump(file: Path) -> RankDump:
         TraceError: It is damaged, holds what is no plain data, or its name has no rank.
     """
     data = content(file, TraceError, TRACE_MEMORY)
+    if not data.strip():
+        raise TraceError("is empty", file=file, remedy=_AGAIN)
     is_json = data.lstrip()[:1] == b"{"
     document = parsed_json(data, file, TraceError, _AGAIN) if is_json else _unpickled(data, file)
     if not isinstance(document, dict):

@@ -27,8 +27,7 @@ class PlainPickle:
     def load(self) -> Any:
         """The object; raises RefusedError, or an error of almost any type for damaged bytes."""
         while True:
-            code = self.data[self.at]
-            self.at += 1
+            code = self.number(1)
             if code == _STOP:
                 return self.stack.pop()
             step = _STEPS.get(code)
