@@ -153,7 +153,62 @@ TEXTS = {
         '[[1700000000,"1"],[1700000010.5,"20"]]}]}}'
     ),
 }
+SECONDS = 1_700_000_000
+MLXLINK = """\
+# n1 mlx5_0 1700000000
+
+Operational Info
+----------------
+State                              : Active
+Physical state                     : LinkUp
+Speed                              : IB-EDR
+Width                              : 4x
+FEC                                : Standard LL RS-FEC - RS(271,257)
+
+Physical Counters and BER Info
+------------------------------
+Time Since Last Clear [Min]        : 10.0
+Effective Physical Errors          : 4000
+Effective Physical BER             : 7E-11
+Raw Physical Errors Per Lane       : 700,20,3,4
+Raw Physical BER                   : 1E-11
+Link Down Counter                  : 1
+Link Error Recovery Counter        : 0
+
+"""
+"""What mlxlink prints of one port."""
+OPAPMAQUERY = """\
+# n1 hfi1_0 {seconds} 100000
+Getting Port Status...
+Port Number             1
+    VL Select Mask      0x00000001
+    Performance: Transmit
+        Xmit Data                        {mb} MB ({flits} Flits)
+        Xmit Pkts                        1000
+        MC Xmt Pkts                         2
+    Performance: Receive
+        Rcv Data                            0 MB (7 Flits)
+        Rcv Pkts                            3
+    Errors: Signal Integrity
+        Link Qual Indicator                 5 (Excellent)
+        Uncorrectable Errors              {bad}
+        Link Downed                         0
+        Rcv Errors                          0
+    Performance: Congestion
+        Rcv FECN                            8
+        Mark FECN                        {bad}
+        Xmit Wait                      {wait}
+
+        VL Number    3
+            Performance: Congestion
+                 Rcv FECN                    8
+                 Xmit Wait              {wait}
+"""
+"""What opapmaquery prints of one port."""
+
 TEXTS |= {
+    "mlxlink": MLXLINK,
+    "opapmaquery": OPAPMAQUERY.format(seconds=SECONDS, mb=0, flits=8, bad=1, wait=2),
     "ldms-csv ibnet": (
         "#Time,Time_usec,ProducerName,component_id,lid,port,PortXmitData,PortXmitPkts,PortXmitWait,"
         "port_query_time,node_name\n"

@@ -144,7 +144,7 @@ local_delay = { value = "500 ns", low = "400 ns", high = "600 ns", source = "osu
 
 
 def _traces() -> dict[str, UserInput]:
-    binary = {"chakra", "dumpi", "nsight", "otf2"}
+    binary = {"chakra", "dumpi", "flight-recorder", "nsight", "otf2"}
     texts = {"pipit": "events.csv", "nccl-log": None}
     return {
         f"trace {name}": UserInput(

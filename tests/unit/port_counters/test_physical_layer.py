@@ -12,31 +12,7 @@ from tailback import cli
 from tailback.port_counters.findings.port_events import SPEED
 from tailback.port_counters.readers import CounterData, read_counters
 from tailback.port_counters.schema import U64_MAX, CounterError
-from tests.factories.counter_files import put
-
-SECONDS = 1_700_000_000
-MLXLINK = """\
-# n1 mlx5_0 1700000000
-
-Operational Info
-----------------
-State                              : Active
-Physical state                     : LinkUp
-Speed                              : IB-EDR
-Width                              : 4x
-FEC                                : Standard LL RS-FEC - RS(271,257)
-
-Physical Counters and BER Info
-------------------------------
-Time Since Last Clear [Min]        : 10.0
-Effective Physical Errors          : 4000
-Effective Physical BER             : 7E-11
-Raw Physical Errors Per Lane       : 700,20,3,4
-Raw Physical BER                   : 1E-11
-Link Down Counter                  : 1
-Link Error Recovery Counter        : 0
-
-"""
+from tests.factories.counter_files import MLXLINK, OPAPMAQUERY, SECONDS, put
 
 
 def counts(data: CounterData) -> dict[tuple[str, int], dict[str, int]]:
@@ -104,38 +80,13 @@ def test_damaged_mlxlink_is_refused(tmp_path: Path, old: str, new: str, message:
         read_counters(put(tmp_path, "a.txt", text))
 
 
-OPA = """\
-# n1 hfi1_0 {seconds} 100000
-Getting Port Status...
-Port Number             1
-    VL Select Mask      0x00000001
-    Performance: Transmit
-        Xmit Data                        {mb} MB ({flits} Flits)
-        Xmit Pkts                        1000
-        MC Xmt Pkts                         2
-    Performance: Receive
-        Rcv Data                            0 MB (7 Flits)
-        Rcv Pkts                            3
-    Errors: Signal Integrity
-        Link Qual Indicator                 5 (Excellent)
-        Uncorrectable Errors              {bad}
-        Link Downed                         0
-        Rcv Errors                          0
-    Performance: Congestion
-        Rcv FECN                            8
-        Mark FECN                        {bad}
-        Xmit Wait                      {wait}
-
-        VL Number    3
-            Performance: Congestion
-                 Rcv FECN                    8
-                 Xmit Wait              {wait}
-"""
-
-
 def test_omni_path_flits_and_waits_are_read(tmp_path: Path) -> None:
     files = [
-        put(tmp_path, f"{n}.txt", OPA.format(seconds=SECONDS + n, mb=0, flits=f, bad=n, wait=w))
+        put(
+            tmp_path,
+            f"{n}.txt",
+            OPAPMAQUERY.format(seconds=SECONDS + n, mb=0, flits=f, bad=n, wait=w),
+        )
         for n, (f, w) in enumerate([(0, 5), (10**9, 5 + 390_625_000)])
     ]
     data = read_counters(files[1])
