@@ -2,6 +2,7 @@
 
 pub(crate) mod adapter;
 pub(crate) mod flows;
+mod handling;
 mod injection;
 pub(crate) mod messages;
 pub(crate) mod pacing;
