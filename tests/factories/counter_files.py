@@ -207,8 +207,11 @@ Port Number             1
 """What opapmaquery prints of one port."""
 
 TEXTS |= {
-    "mlxlink": MLXLINK,
-    "opapmaquery": OPAPMAQUERY.format(seconds=SECONDS, mb=0, flits=8, bad=1, wait=2),
+    "mlxlink": MLXLINK + MLXLINK.replace(f"{SECONDS}", f"{SECONDS + 10}"),
+    "opapmaquery": "".join(
+        OPAPMAQUERY.format(seconds=SECONDS + 10 * n, mb=0, flits=8 * n, bad=1, wait=2 * n)
+        for n in range(2)
+    ),
     "ldms-csv ibnet": (
         "#Time,Time_usec,ProducerName,component_id,lid,port,PortXmitData,PortXmitPkts,PortXmitWait,"
         "port_query_time,node_name\n"
