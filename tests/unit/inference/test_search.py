@@ -15,7 +15,13 @@ import pytest
 from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.inference import coarse_ranking, hypothesis_space, network_clues, search
+from tailback.inference import (
+    coarse_ranking,
+    hypothesis_space,
+    network_clues,
+    search,
+    unknown_job_search,
+)
 from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import NAMED, Posterior, SlowerMachine
@@ -134,6 +140,7 @@ def explained(
 
     for module in (search, hypothesis_space):
         monkeypatch.setattr(module, "make_simulation", make_simulation)
+    for module in (search, hypothesis_space, unknown_job_search):
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
     monkeypatch.setattr(HypothesisSpace, "instant_ps", 0)
@@ -147,7 +154,7 @@ def explained(
     monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(search, "add_hashed_flows", lambda *_, **__: None)
     monkeypatch.setattr(
-        search,
+        unknown_job_search,
         "assumed_messages",
         lambda _, nodes, *arguments: [(0, int(nodes[0]), int(nodes[1]), 4096)],
     )
