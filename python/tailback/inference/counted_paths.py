@@ -42,15 +42,15 @@ in six hundred."""
 MOST_FLOWS = 4096
 """Flows above which their paths are not fitted: so many use parallel links evenly."""
 
-STARTS = 24
-"""Random choices of all paths from which the fit starts; it ends where no flow fits better on
-another path."""
+STEPS_OF_FLOW, MOST_STEPS, HOT, COLD = 600, 60_000, 1.0, 1e-3
+"""Steps of simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) for each flow, and at most;
+first and last temperature, over the square of the largest flow."""
 
 HASHES = 2048
 """Hashes that are drawn to see how uneven paths are by chance."""
 
 FITS, SUSPECTS = 6, 2
-"""Choices of paths that fit the counted bytes alike, and suspect cables, that are simulated to see
+"""Choices of paths that are fitted, and suspect cables; those that fit alike are simulated to see
 which agree with the times of calls."""
 
 ALIKE = 0.001
@@ -115,17 +115,15 @@ def counted_seeds(prepared: PreparedScenario, run: Run, sent_bytes: Floats) -> l
     if fit is None:
         return []
     rng = np.random.default_rng(0)
-    tried = {tuple(chosen.tolist()): chosen for chosen in (fit.descend(rng) for _ in range(STARTS))}
-    best = min(tried.values(), key=fit.loss)
-    if fit.misfit(best) > AS_COUNTED:
+    tried = {tuple(chosen.tolist()): chosen for chosen in (fit.anneal(rng) for _ in range(FITS))}
+    loss = {key: fit.loss(chosen) for key, chosen in tried.items()}
+    least = min(loss, key=lambda key: loss[key])
+    if fit.misfit(tried[least]) > AS_COUNTED:
         return []
-    within = fit.loss(best) + ALIKE * float((fit.counted**2).sum())
-    alike = [chosen for chosen in tried.values() if fit.loss(chosen) <= within]
+    within = loss[least] + ALIKE * float((fit.counted**2).sum())
+    alike = [key for key in sorted(loss, key=lambda key: loss[key]) if loss[key] <= within]
     ranks = placements.src_rank.tolist(), placements.dst_rank.tolist()
-    return [
-        list(zip(*ranks, fit.seed[chosen].tolist(), strict=True))
-        for chosen in sorted(alike, key=fit.loss)[:FITS]
-    ]
+    return [list(zip(*ranks, fit.seed[tried[key]].tolist(), strict=True)) for key in alike[:FITS]]
 
 
 def chance_of_paths(prepared: PreparedScenario, run: Run) -> float | None:
@@ -207,16 +205,22 @@ class _Agreement:
 
 
 def _header_factor(prepared: PreparedScenario, run: Run, sent_bytes: Floats) -> float:
-    """Counted bytes over those of messages: the median over the hosts of the job, 1 without any.
+    """Counted bytes over those of messages: the median over the job's hosts, weighted by bytes.
 
-    Other jobs may send from some of its hosts, too.
+    Other jobs may send from some of its hosts, too, and hosts that send little send mostly
+    acknowledgements. 1 where nothing was counted.
     """
     fabric = prepared.fabric
     hosts = np.unique(prepared.observed.node)
     of_hosts = np.flatnonzero(np.isin(fabric.link_src, hosts) & ~np.isnan(sent_bytes))
     simulated = link_totals(run, "bytes")[of_hosts].astype(np.float64)
-    factors = sent_bytes[of_hosts][simulated > 0] / simulated[simulated > 0]
-    return float(np.median(factors)) if len(factors) else 1.0
+    used = simulated > 0
+    if not used.any():
+        return 1.0
+    factors = sent_bytes[of_hosts][used] / simulated[used]
+    order = np.argsort(factors)
+    below = np.cumsum(simulated[used][order])
+    return float(factors[order][np.searchsorted(below, below[-1] / 2.0)])
 
 
 @dataclass(frozen=True)
@@ -282,9 +286,48 @@ class _Fit:
             max(1.0 - ours / total, 0.0),
         )
 
-    def descend(self, rng: np.random.Generator) -> Ints:
-        """Options from a random start, each changed until no other fits better, shape (F,)."""
+    def anneal(self, rng: np.random.Generator) -> Ints:
+        """Options found by simulated annealing from random ones, shape (F,)."""
+        n_flows = len(self.first) - 1
         chosen = rng.integers(self.first[:-1], self.first[1:])
+        open_flows = np.flatnonzero(np.diff(self.first) > 1)
+        if not len(open_flows):
+            return np.asarray(chosen, np.int64)
+        options, lacking = chosen.tolist(), self._lacking(chosen).tolist()
+        links, sent = self.links.tolist(), self.bytes.tolist()
+        weight = OTHERS_EVEN if self.others >= OTHERS else 1.0
+        usual = (self.others * self.counted).tolist()
+        # Small flows matter little, and descend to their best paths in the end.
+        large = self.bytes[chosen[open_flows]]
+        steps = min(STEPS_OF_FLOW * n_flows, MOST_STEPS)
+        flows = rng.choice(open_flows, steps, p=large / large.sum())
+        others = rng.integers(self.first[flows], self.first[flows + 1]).tolist()
+        bars = -np.log(rng.random(steps)) * np.geomspace(HOT, COLD, steps) * float(large.max()) ** 2
+
+        def loss(link: int, left: float) -> float:
+            return float(min(left, 0.0) ** 2 + weight * (left - usual[link]) ** 2)
+
+        pad = len(lacking) - 1
+        for flow, option, bar in zip(flows.tolist(), others, bars.tolist(), strict=True):
+            size, change = sent[option], dict[int, float]()
+            for link in links[options[flow]]:
+                change[link] = change.get(link, 0.0) + size
+            for link in links[option]:
+                change[link] = change.get(link, 0.0) - size
+            change.pop(pad, None)
+            grows = sum(
+                loss(link, lacking[link] + by) - loss(link, lacking[link])
+                for link, by in change.items()
+            )
+            if grows < bar:
+                options[flow] = option
+                for link, by in change.items():
+                    lacking[link] += by
+        return self.descend(np.array(options, np.int64), rng)
+
+    def descend(self, start: Ints, rng: np.random.Generator) -> Ints:
+        """Options from these on, each changed until no other fits better, shape (F,)."""
+        chosen = start.copy()
         lacking = self._lacking(chosen)
         changed = True
         while changed:

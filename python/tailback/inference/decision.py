@@ -261,15 +261,18 @@ def decide(
     first = np.where(excess.max(axis=1) >= FAULT, largest, len(columns))
     share = np.bincount(first, minlength=len(columns) + 1) / DRAWS
     chances = dict(zip([*names, UNEXPLAINED, HEALTHY], share.tolist(), strict=True))
-    return _verdict(chances, validity or {})
+    return _verdict(chances, validity or {}, no_faults)
 
 
-def _verdict(chances: Mapping[str, float], validity: Mapping[str, float]) -> Decision:
+def _verdict(
+    chances: Mapping[str, float], validity: Mapping[str, float], no_faults: frozenset[str]
+) -> Decision:
     """The most probable main cause, or none at all, if its probability is :data:`SURE`.
 
     Args:
         chances: Share of the members in which each is the main cause.
         validity: Probability that the assumptions behind a cause hold; otherwise it is unknown.
+        no_faults: Causes that are no fault: with each of them, as without, nothing is wrong.
     """
     # Faults also occur in runs with no unexplained time.
     probable = {
@@ -279,9 +282,11 @@ def _verdict(chances: Mapping[str, float], validity: Mapping[str, float]) -> Dec
     }
     probable[UNEXPLAINED] = max(1.0 - sum(probable.values()), 0.0)
     cause = max(probable, key=lambda name: probable[name])
-    if cause == UNEXPLAINED or probable[cause] < SURE:
+    sound = no_faults | {HEALTHY}
+    sure = sum(probable.get(name, 0.0) for name in (sound if cause in sound else {cause}))
+    if cause == UNEXPLAINED or sure < SURE:
         return Decision("undetermined", 0.0, probable)
-    return Decision(cause, round(probable[cause], 3), probable)
+    return Decision(cause, round(sure, 3), probable)
 
 
 def _names(costs: Sequence[Cost], alternatives: Sequence[Alternative]) -> list[str]:

@@ -28,9 +28,10 @@ LOSSY_TIME_ERROR, LOSSY_TIME_RATIO = 0.12, 1.2
 takes longer than on a network without delay: in the real-packet lab, TCP takes 1.0 to 1.4 times as
 long as a model with back-pressure, and runs that only compute take as long as simulated."""
 
-COUNTED_TIME_ERROR, COUNTED_TIME_RATIO = 0.06, 1.1
+COUNTED_TIME_ERROR, COUNTED_TIME_RATIO = 0.1, 1.1
 """The same where counters show the paths of flows: without those, flows that a hash lets collide
-are a part of the ratio. Eight runs in the real-packet lab took 1.01 to 1.20 times as long."""
+are a part of the ratio. 17 runs in the real-packet lab took 0.87 to 1.31 times as long, 1.08 on
+average."""
 
 MISFIT_ERROR: Mapping[str, float] = {
     "calls": 0.003,

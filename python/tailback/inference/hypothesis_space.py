@@ -146,6 +146,11 @@ class HypothesisSpace:
         return modelled_part_ps(self.measured)
 
     @property
+    def counted_paths(self) -> bool:
+        """Whether counters show which paths flows took."""
+        return self.measured.measured.counted_paths
+
+    @property
     def instant_ps(self) -> int:
         """Time on a network without delay, ps; 0 if it was not simulated."""
         return self.measured.measured.instant_ps
@@ -196,7 +201,7 @@ class HypothesisSpace:
                 outcomes,
                 lossy=lossy,
                 instant_ps=self.instant_ps,
-                counted_paths=self.measured.measured.counted_paths,
+                counted_paths=self.counted_paths,
             ),
             self.prior(),
         )

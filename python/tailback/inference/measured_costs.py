@@ -219,7 +219,7 @@ def costs_of_causes(
     out += _costs_of_computation(measured, further)
     out += _costs_of_routes(further, _others_factor(diagnosis, summary), summary.collisions)
     if further.paths_are_usual:
-        out = _with_usual_collisions(out)
+        out = _with_usual_collisions(out, further.tables_alone_ps)
     if summary.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [row[1:4] for row in out if row[0] == "other-traffic"]
@@ -230,15 +230,19 @@ def costs_of_causes(
     return _in_measured_time(out, scale, total, summary)
 
 
-def _with_usual_collisions(costs: Sequence[_ExpectedCost]) -> list[_ExpectedCost]:
-    """Costs of which capacity has what flows lose that share links as most hashes let them."""
-    both = [row for row in costs if row[0] in ("capacity", "routing")]
-    if not any(row[0] == "routing" for row in both):
-        return list(costs)
-    cost, low, high = (sum(values) for values in zip(*(row[1:4] for row in both), strict=True))
+def _with_usual_collisions(costs: Sequence[_ExpectedCost], alone_ps: int) -> list[_ExpectedCost]:
+    """Costs of which capacity has what flows lose that share links as most hashes let them.
+
+    ``alone_ps``: what they lose without other traffic, whose paths are less certain.
+    """
+    row = next((row for row in costs if row[0] == "capacity"), None)
+    left = [each for each in costs if each[0] not in ("capacity", "routing")]
+    cost, low, high = (0.0, 0.0, 0.0) if row is None else row[1:4]
+    if alone_ps <= 0:
+        return left if row is None else [*left, row]
     by: tuple[Origin, ...] = ("counters", "model")
-    shared: _ExpectedCost = ("capacity", cost, low, high, "", wording.USUAL_COLLISIONS, by)
-    return [*(row for row in costs if row not in both), shared]
+    shared = cost + alone_ps, low + alone_ps, high + alone_ps
+    return [*left, ("capacity", *shared, "", wording.USUAL_COLLISIONS, by)]
 
 
 def _others_factor(diagnosis: Diagnosis, summary: EvidenceSummary) -> float:

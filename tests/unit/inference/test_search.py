@@ -144,6 +144,7 @@ def explained(
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
     monkeypatch.setattr(HypothesisSpace, "instant_ps", 0)
+    monkeypatch.setattr(HypothesisSpace, "counted_paths", False)
     monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: counted)
     monkeypatch.setattr(hypothesis_space, "carrying_cables", lambda *_: range(0, 32, 2))
     monkeypatch.setattr(search, "longer_delays", lambda *_: delayed or [])
