@@ -286,6 +286,7 @@ def _verdict(
     sure = sum(probable.get(name, 0.0) for name in (sound if cause in sound else {cause}))
     if cause == UNEXPLAINED or sure < SURE:
         return Decision("undetermined", 0.0, probable)
+    sure = min(sure, 1.0 - UNUSUAL if cause == HEALTHY else MODELLED)
     return Decision(cause, round(sure, 3), probable)
 
 
