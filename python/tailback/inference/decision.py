@@ -261,33 +261,32 @@ def decide(
     first = np.where(excess.max(axis=1) >= FAULT, largest, len(columns))
     share = np.bincount(first, minlength=len(columns) + 1) / DRAWS
     chances = dict(zip([*names, UNEXPLAINED, HEALTHY], share.tolist(), strict=True))
-    return _verdict(chances, validity or {}, no_faults)
+    return _verdict(chances, validity or {})
 
 
-def _verdict(
-    chances: Mapping[str, float], validity: Mapping[str, float], no_faults: frozenset[str]
-) -> Decision:
+def _verdict(chances: Mapping[str, float], validity: Mapping[str, float]) -> Decision:
     """The most probable main cause, or none at all, if its probability is :data:`SURE`.
+
+    That nothing is at fault has one probability, whether links are full or not.
 
     Args:
         chances: Share of the members in which each is the main cause.
         validity: Probability that the assumptions behind a cause hold; otherwise it is unknown.
-        no_faults: Causes that are no fault: with each of them, as without, nothing is wrong.
     """
     # Faults also occur in runs with no unexplained time.
+    sound = NO_FAULTS | {HEALTHY}
+    most = {name: 1.0 - UNUSUAL if name in sound else MODELLED for name in chances}
     probable = {
-        name: min(chance, 1.0 - UNUSUAL if name == HEALTHY else MODELLED) * validity.get(name, 1.0)
+        name: min(chance, most[name]) * validity.get(name, 1.0)
         for name, chance in chances.items()
         if name != UNEXPLAINED
     }
     probable[UNEXPLAINED] = max(1.0 - sum(probable.values()), 0.0)
     cause = max(probable, key=lambda name: probable[name])
-    sound = no_faults | {HEALTHY}
     sure = sum(probable.get(name, 0.0) for name in (sound if cause in sound else {cause}))
     if cause == UNEXPLAINED or sure < SURE:
         return Decision("undetermined", 0.0, probable)
-    sure = min(sure, 1.0 - UNUSUAL if cause == HEALTHY else MODELLED)
-    return Decision(cause, round(sure, 3), probable)
+    return Decision(cause, round(min(sure, most[cause]), 3), probable)
 
 
 def _names(costs: Sequence[Cost], alternatives: Sequence[Alternative]) -> list[str]:
