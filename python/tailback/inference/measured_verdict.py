@@ -55,6 +55,7 @@ from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.measured_costs import (
     MIN_TABLE_UNEVENNESS,
+    USUAL_PATHS,
     FurtherCosts,
     TurnWaits,
     costs_of_causes,
@@ -391,28 +392,33 @@ def _with_next_measurement(
 
 def _rows_of_routes(further: FurtherCosts, measured: Measured) -> list[EvidenceRow]:
     """What counters and forwarding tables say of the routes."""
-    rows: list[EvidenceRow] = []
-    judged_by: tuple[tuple[Source, float, float], ...] = (
-        ("counters", further.uneven, MIN_UNEVENNESS),
-        ("forwarding", further.uneven_tables, MIN_TABLE_UNEVENNESS),
-    )
-    for source, deviation, least in judged_by:
-        if deviation > 0.0:
-            judged = "for" if deviation >= least else "against"
-            rows.append(
-                EvidenceRow(
-                    subject="parallel links",
-                    kind="run",
-                    start_ps=0,
-                    end_ps=measured.elapsed_ps,
-                    quantity="uneven bytes" if source == "counters" else "uneven destinations",
-                    value=deviation,
-                    unit="share",
-                    source=source,
-                    says={"routing": f"{judged}: {percent(least)} would be uneven"},
-                )
-            )
-    return rows
+    judged_by: list[tuple[Source, str, float, str]] = []
+    if further.uneven > 0.0:
+        judged = "for" if further.uneven >= MIN_UNEVENNESS else "against"
+        said = f"{judged}: {percent(MIN_UNEVENNESS)} would be uneven"
+        judged_by.append(("counters", "uneven bytes", further.uneven, said))
+    if further.uneven_tables > 0.0:
+        judged = "for" if further.uneven_tables >= MIN_TABLE_UNEVENNESS else "against"
+        said = f"{judged}: {percent(MIN_TABLE_UNEVENNESS)} would be uneven"
+        judged_by.append(("forwarding", "uneven destinations", further.uneven_tables, said))
+    if further.hash_chance is not None:
+        judged = "against" if further.paths_are_usual else "for"
+        said = f"{judged}: up to {percent(USUAL_PATHS)} would be unusual"
+        judged_by.append(("counters", "hashes as uneven", further.hash_chance, said))
+    return [
+        EvidenceRow(
+            subject="parallel links",
+            kind="run",
+            start_ps=0,
+            end_ps=measured.elapsed_ps,
+            quantity=quantity,
+            value=value,
+            unit="share",
+            source=source,
+            says={"routing": said},
+        )
+        for source, quantity, value, said in judged_by
+    ]
 
 
 def _suspect_links(summary: EvidenceSummary, costs: Sequence[Cost]) -> list[SuspectLink]:

@@ -417,3 +417,27 @@ def test_tables_cost_more_beside_more_traffic() -> None:
 def test_tables_are_taken_out_with_other_causes() -> None:
     assert "routing" not in NOTHING.separable
     assert "routing" in replace(NOTHING, tables_ps=(MS,)).separable
+
+
+@pytest.mark.parametrize(
+    ("hash_chance", "cause"),
+    [(None, "routing"), (0.001, "routing"), (0.04, "undetermined"), (0.4, "capacity")],
+)
+def test_collisions_of_usual_hashes_are_no_fault(hash_chance: float | None, cause: str) -> None:
+    saved = {"tables_ps": (40 * MS,), "tables_alone_ps": 40 * MS}
+    verdict = explained(
+        expected(100), measured(100), cost=replace(NOTHING, **saved, hash_chance=hash_chance)
+    )
+    assert verdict.cause == cause
+    rows = [row for row in verdict.evidence if row.quantity == "hashes as uneven"]
+    assert [row.value for row in rows] == ([] if hash_chance is None else [hash_chance])
+
+
+def test_capacity_has_the_usual_collisions_of_our_job() -> None:
+    """Beside others, whose paths are less certain, even paths save 60 ms, and 40 ms alone."""
+    beside = replace(NOTHING, tables_ps=(60 * MS,), tables_alone_ps=40 * MS, hash_chance=0.4)
+    verdict = explained(expected(100), measured(100), cost=beside)
+    assert verdict.explanation is not None
+    cost = verdict.explanation.cost("capacity")
+    assert cost is not None and cost.ps == pytest.approx(40 * MS)
+    assert "most hashes" in cost.evidence
