@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from tailback.arrays import Floats, Ints
+from tailback.budget import fits
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
 from tailback.evidence import MeasuredRun
@@ -25,6 +26,7 @@ from tailback.inference.comparisons import Comparisons
 from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hashed_flows import FlowPlacements, has_few_flows
+from tailback.inference.hypothesis_space import SEARCH_EVENTS
 from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
 from tailback.inference.network_clues import comparisons
 from tailback.inference.queue_likelihood import QueueLikelihood
@@ -46,8 +48,8 @@ STEPS_OF_FLOW, MOST_STEPS, HOT, COLD = 600, 60_000, 1.0, 1e-3
 """Steps of simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983) for each flow, and at most;
 first and last temperature, over the square of the largest flow."""
 
-HASHES = 2048
-"""Hashes that are drawn to see how uneven paths are by chance."""
+HASHES, HASHED_FLOWS = 2048, 400_000
+"""Hashes that are drawn to see how uneven paths are by chance, and flows of all of them at most."""
 
 FITS, SUSPECTS = 6, 2
 """Choices of paths that are fitted, and suspect cables; those that fit alike are simulated to see
@@ -83,14 +85,16 @@ def on_likely_paths(
         evidence: Counters of links.
         threads: Threads of the engine.
     """
-    fits = list[FlowSeeds]()
+    choices = list[FlowSeeds]()
     if evidence.counters is not None:
-        fits = counted_seeds(prepared, run, evidence.counters.sent_bytes)
-    if len(fits) > 1:
+        choices = counted_seeds(prepared, run, evidence.counters.sent_bytes)
+    simulations = len(choices) * (1 + SUSPECTS)
+    events = int(run.summary["events"]) * simulations
+    if len(choices) > 1 and events <= SEARCH_EVENTS and fits(simulations):
         agrees = _Agreement.of(prepared, run, measured, evidence, threads)
-        fits.sort(key=agrees.misfit)
-    if fits:
-        return partial(with_flow_seeds, seeds=fits[0])
+        choices.sort(key=agrees.misfit)
+    if choices:
+        return partial(with_flow_seeds, seeds=choices[0])
     return with_whole_flows if has_few_flows(prepared, run) else None
 
 
@@ -136,12 +140,14 @@ def chance_of_paths(prepared: PreparedScenario, run: Run) -> float | None:
         prepared: The scenario.
         run: A run of it, with its messages.
     """
+    flow_seeds = prepared.scenario.engine.flow_seeds
+    hashes = max(min(HASHES, HASHED_FLOWS // max(len(flow_seeds), 1)), SEEDS)
     placements = FlowPlacements.of(
-        prepared, run, range(HASHES), least_bytes=0, most_flows=MOST_FLOWS
+        prepared, run, range(hashes), least_bytes=0, most_flows=MOST_FLOWS
     )
     if placements is None:
         return None
-    seed_of = {(src, dst): seed for src, dst, seed in prepared.scenario.engine.flow_seeds}
+    seed_of = {(src, dst): seed for src, dst, seed in flow_seeds}
     ranks = zip(placements.src_rank.tolist(), placements.dst_rank.tolist(), strict=True)
     seeds = np.array([seed_of.get(pair, 0) for pair in ranks])
     flow = placements.row % placements.n_flows
