@@ -160,8 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
 def pack(page: bytes) -> bytes:
     """A page of metrics as gzip.
 
-    A line repeats the one before it, so a window of a few lines suffices. In a larger one, digits of
-    counters match by chance far away, which takes more than the digits. Small blocks fit their
+    A line repeats the one before it, so a window of a few lines suffices. In a larger one, digits
+    of counters match by chance far away, which takes more than the digits. Small blocks fit their
     codes to each metric. It is a quarter smaller than by default.
     """
     packer = zlib.compressobj(5, zlib.DEFLATED, 16 + 10, 6)

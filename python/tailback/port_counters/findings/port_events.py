@@ -426,7 +426,7 @@ _OPTIONAL: Final = {
 _RUN_TOGETHER: Final = {
     name.replace("_", ""): meaning for name, meaning in (_OPTIONAL | _MEANING).items()
 }
-"""The same as guilbaults/infiniband-exporter writes ibqueryerrors' names: ``symbolerrorcounter``."""
+"""The same as infiniband-exporter writes names of ibqueryerrors: ``symbolerrorcounter``."""
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 

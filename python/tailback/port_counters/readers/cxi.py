@@ -3,8 +3,8 @@
 ``<device>/device/telemetry/hni_sts_tx_ok_octets`` and its neighbours hold a number and the time of
 its reading, in seconds since 1970: ``81275@1790000000.123456789``. Names and meaning: HPE Cassini
 driver (``cxi_core``), and HPE Cassini Performance Counters. ``device/properties`` has the state of
-the link (``link``, 0 or 1), its rate (``speed``, Mb/s) and ``nid``, which tells adapters of one name
-apart. ``device/port/speed`` names the rate: ``BS_200G``.
+the link (``link``, 0 or 1), its rate (``speed``, Mb/s) and ``nid``, which tells adapters of one
+name apart. ``device/port/speed`` names the rate: ``BS_200G``.
 """
 
 from __future__ import annotations

@@ -104,9 +104,13 @@ _RATE_COLUMNS: Final = {"capacity_gbps": pl.Float64, "lane_gbps": pl.Float64, "l
 _RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column in _RATE_COLUMNS)
 _SPEED_OF: Final = {float(signal): name for name, (signal, _) in LANE_SIGNAL_GBPS.items()}
 _LOCAL: Final = {
-    **{f"local_{part}": name for part, name in (("guid", "guid"), ("name", "node"))},
-    **{"local_port": "port", "remote_name": "peer", "remote_port": "peer_port"},
-    **dict.fromkeys(("component", "remote_guid"), ""),
+    "local_guid": "guid",
+    "local_name": "node",
+    "local_port": "port",
+    "remote_name": "peer",
+    "remote_port": "peer_port",
+    "remote_guid": "",
+    "component": "",
 }
 """Our names of labels of infiniband-exporter, empty where they only repeat others."""
 _QUERY: Final = (
