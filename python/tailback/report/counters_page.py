@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tailback.arrays import Floats
 from tailback.evidence.culprits import JobHarm
+from tailback.evidence.repeated_runs import lost_node_hours
 from tailback.names.display import keep_units
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.course import bins_of
@@ -81,7 +82,7 @@ def write_counters_page(
         title=title,
         headline=keep_units(headline),
         scope=_scope(verdict),
-        before=[_ill_links(verdict), _changes(verdict), _jobs(jobs)],
+        before=[_ill_links(verdict), _changes(verdict), _jobs(jobs), _runs(jobs)],
         courses=_courses(verdict, course, bins),
         span=_span(verdict),
         bin=format_time(1000 * (verdict.end_ns - verdict.start_ns) // bins),
@@ -136,7 +137,8 @@ def _changes(verdict: Verdict) -> PagePart:
 
 
 def _jobs(jobs: JobHarm | None) -> PagePart:
-    header = ("Job", "Hosts", "Stalled", "Gb/s lost", "Held up by", "Why")
+    header = ("Job", "Hosts", "Stalled", "Most", "Node-hours stalled", "Gb/s lost")
+    header += ("Held up by", "Why")
     if jobs is None:
         return PagePart("Jobs", header, [])
     rows = [
@@ -144,13 +146,34 @@ def _jobs(jobs: JobHarm | None) -> PagePart:
             str(row["job"]),
             f"{row['hosts']:,}",
             percent(row["stall_fraction"]),
+            percent(row["maximum"]),
+            f"{row['stalled_node_hours']:,.3g}",
             _gbps(row["lost_gbps"]),
             row["culprit"] or "?",
             row["why"],
         )
         for row in jobs.jobs.head(_ROWS).iter_rows(named=True)
     ]
-    return PagePart("Jobs", header, rows, (1, 2, 3))
+    return PagePart("Jobs", header, rows, (1, 2, 3, 4, 5))
+
+
+def _runs(jobs: JobHarm | None) -> PagePart:
+    header = ("Runs of", "Runs", "Hosts", "Slowest", "Stalled", "Correlation", "p")
+    rows = [
+        (
+            row["name"],
+            f"{row['runs']:,}",
+            f"{row['hosts']:,}",
+            f"{row['slowest']:.3g} ×",
+            percent(row["stall_fraction"]),
+            f"{row['correlation']:.2f}",
+            f"{row['p']:.2g}",
+            lost_node_hours(row),
+        )
+        for row in ([] if jobs is None else jobs.runs.head(_ROWS).iter_rows(named=True))
+    ]
+    title = "Do runs take longer when they stall?"
+    return PagePart(title, (*header, "Node-hours lost"), rows, tuple(range(1, 8)))
 
 
 def _links(verdict: Verdict) -> PagePart:
