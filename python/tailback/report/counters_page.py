@@ -24,10 +24,13 @@ from tailback.report.page import asset, content_policy, template, write_page
 from tailback.units import counted, format_time, percent, utc
 from tailback.version import version
 
-_ROWS: Final = 100
+_ROWS: Final = 25
 _COURSES: Final = 20
 LEAST_PERCENT: Final = 1.0
 """Mean stall below which a cell of the course is empty, percent."""
+
+_KEY: Final = (0.01, 0.07, 0.13, 0.22, 0.35, 0.52)
+"""Stalls whose colours the key shows."""
 
 _FIRST_DATE_NS: Final = 946_684_800 * 10**9
 """The start of 2000: sources without dates count from 0."""
@@ -42,12 +45,25 @@ class PagePart:
         header: Titles of its columns.
         rows: Its cells.
         right: Columns of numbers, aligned to the right.
+        more: Number of further rows.
     """
 
     title: str
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     right: tuple[int, ...] = ()
+    more: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        header: tuple[str, ...],
+        rows: Sequence[tuple[str, ...]],
+        right: tuple[int, ...] = (),
+    ) -> PagePart:
+        """The first rows."""
+        return cls(title, header, rows[:_ROWS], right, max(len(rows) - _ROWS, 0))
 
 
 def write_counters_page(
@@ -82,13 +98,14 @@ def write_counters_page(
         title=title,
         headline=keep_units(headline),
         scope=_scope(verdict),
-        before=[_ill_links(verdict), _changes(verdict), _jobs(jobs), _runs(jobs)],
+        before=[_ill_links(verdict), _changes(verdict)],
         courses=_courses(verdict, course, bins),
         span=_span(verdict),
         bin=format_time(1000 * (verdict.end_ns - verdict.start_ns) // bins),
         bins=bins,
         least=f"{LEAST_PERCENT:g}",
-        after=[_links(verdict), _classes(verdict)],
+        key=[(f"{100 * share:.0f} %", _colour(share)) for share in _KEY],
+        after=[_jobs(jobs), _runs(jobs), _links(verdict), _classes(verdict)],
         notes=verdict.notes,
     )
     return write_page(path, page, "page")
@@ -122,18 +139,18 @@ def _ill_links(verdict: Verdict) -> PagePart:
             "start" if row["since_ns"] is None else _instant(row["since_ns"], verdict),
             _gbps(row["lost_gbps"]),
         )
-        for row in verdict.ill.head(_ROWS).iter_rows(named=True)
+        for row in verdict.ill.iter_rows(named=True)
     ]
     header = ("Link", "What is wrong", "Since", "Gb/s lost")
-    return PagePart("Links that need a hand", header, rows, (3,))
+    return PagePart.of("Links that need a hand", header, rows, (3,))
 
 
 def _changes(verdict: Verdict) -> PagePart:
     rows = [
         (_instant(row["time_ns"], verdict), *described(row).rsplit(": ", 1))
-        for row in verdict.changes.tail(_ROWS).iter_rows(named=True)
+        for row in verdict.changes.iter_rows(named=True)
     ]
-    return PagePart("What changed", ("Time", "Where", "Change"), rows[::-1])
+    return PagePart.of("What changed", ("Time", "Where", "Change"), rows[::-1])
 
 
 def _jobs(jobs: JobHarm | None) -> PagePart:
@@ -152,9 +169,9 @@ def _jobs(jobs: JobHarm | None) -> PagePart:
             row["culprit"] or "?",
             row["why"],
         )
-        for row in jobs.jobs.head(_ROWS).iter_rows(named=True)
+        for row in jobs.jobs.iter_rows(named=True)
     ]
-    return PagePart("Jobs", header, rows, (1, 2, 3, 4, 5))
+    return PagePart.of("Jobs", header, rows, (1, 2, 3, 4, 5))
 
 
 def _runs(jobs: JobHarm | None) -> PagePart:
@@ -170,14 +187,14 @@ def _runs(jobs: JobHarm | None) -> PagePart:
             f"{row['p']:.2g}",
             lost_node_hours(row),
         )
-        for row in ([] if jobs is None else jobs.runs.head(_ROWS).iter_rows(named=True))
+        for row in ([] if jobs is None else jobs.runs.iter_rows(named=True))
     ]
     title = "Do runs take longer when they stall?"
-    return PagePart(title, (*header, "Node-hours lost"), rows, tuple(range(1, 8)))
+    return PagePart.of(title, (*header, "Node-hours lost"), rows, tuple(range(1, 8)))
 
 
 def _links(verdict: Verdict) -> PagePart:
-    stalling = verdict.ports.filter(pl.col("lost_gbps") > 0).head(_ROWS)
+    stalling = verdict.ports.filter(pl.col("lost_gbps") > 0)
     rows = [
         (
             _link(row["node_name"], row["port"], row["interface"], verdict),
@@ -189,7 +206,7 @@ def _links(verdict: Verdict) -> PagePart:
         for row in stalling.iter_rows(named=True)
     ]
     header = ("Link", "Stalled", "Most", "Used", "Gb/s lost")
-    return PagePart("Links that stall most", header, rows, (1, 2, 3, 4))
+    return PagePart.of("Links that stall most", header, rows, (1, 2, 3, 4))
 
 
 def _classes(verdict: Verdict) -> PagePart:
@@ -251,11 +268,16 @@ def _course(
     shares = np.minimum(shares, 1.0)
     most = float(shares.max())
     cells = [
-        (place, colour(100 * share))
+        (place, _colour(share))
         for place, share in enumerate(shares.tolist())
         if 100 * share >= LEAST_PERCENT
     ]
     return name, cells if most > 0 else [], percent(most)
+
+
+def _colour(share: float) -> str:
+    """Colour of a stall: means of classes and bins are small, so their cube roots are shown."""
+    return colour(100 * share ** (1 / 3))
 
 
 def _link(node: str, port: int, interface: str | None, verdict: Verdict) -> str:
