@@ -28,7 +28,6 @@ import numpy as np
 import polars as pl
 from _shared import machine, put
 
-from tailback.port_counters.schema import INTERVALS, conform
 from tailback.port_counters.targets import read_targets
 from tests.factories.ibsim_subnet import YELLOWSTONE, write_net
 
@@ -100,8 +99,9 @@ def write(folder: Path, shape: dict[str, int], intervals: int) -> int:
             "port": [port.port for port in ports],
             "interval_ns": INTERVAL_S * SECOND,
             "capacity_gbps": GBPS,
-            "source": "collection",
-        }
+            "flags": 0,
+        },
+        schema_overrides={"node_guid": pl.UInt64, "port": pl.UInt16, "flags": pl.UInt32},
     )
     stalls = np.where(rng.random(len(ports)) < 0.02, rng.random(len(ports)) * 0.5, 0.0)
     (folder / "archive").mkdir()
@@ -110,7 +110,7 @@ def write(folder: Path, shape: dict[str, int], intervals: int) -> int:
             _interval(frame, number, stalls, rng)
             for number in range(start, min(start + AN_HOUR, intervals))
         ]
-        conform(INTERVALS, pl.concat(hour)).write_parquet(folder / f"archive/{start:06}.parquet")
+        pl.concat(hour).write_parquet(folder / f"archive/{start:06}.parquet")
     return len(ports) * intervals
 
 

@@ -159,8 +159,10 @@ def host_course(
     width = (end - start) / count
     hosts = sorted(set(host_of.values()))
     place = {host: number for number, host in enumerate(hosts)}
-    ends = [(adapter, None, place[host]) for adapter, host in host_of.items()]
-    ends += [(*port, place[host]) for port, host in (receivers or {}).items() if host in place]
+    ends: list[tuple[str, int | None, int]] = [
+        *((adapter, None, place[host]) for adapter, host in host_of.items()),
+        *((*port, place[host]) for port, host in (receivers or {}).items() if host in place),
+    ]
     schema = {"node_name": pl.String, "into": pl.UInt16, "host": pl.UInt32}
     ports = pl.DataFrame(ends, schema=schema, orient="row")
     cells = Aggregate(

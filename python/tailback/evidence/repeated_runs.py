@@ -69,7 +69,7 @@ def repeated_runs(runs: pl.DataFrame, *, seed: int = 1) -> pl.DataFrame:
         p = min(1.0, p * len(groups))
         lost = low = high = None
         if p <= SIGNIFICANCE:
-            to_hours = int(hosts) / 3600  # type: ignore[call-overload]
+            to_hours = float(hosts) / 3600
             lost = _lost_seconds(seconds, stall) * to_hours
             drawn = rng.integers(0, len(seconds), (RESAMPLINGS, len(seconds)))
             again = [_lost_seconds(seconds[at], stall[at]) for at in drawn]
@@ -102,8 +102,9 @@ def _rank_test(seconds: Floats, stall: Floats, rng: np.random.Generator) -> tupl
 
 def _ranks(values: Floats) -> Floats:
     """Ranks without their mean; equal values share one."""
-    ranks: Floats = pl.Series(values).rank("average").to_numpy()
-    return ranks - ranks.mean()
+    ranks = pl.Series(values).rank("average").to_numpy()
+    centred: Floats = ranks - ranks.mean()
+    return centred
 
 
 def _lost_seconds(seconds: Floats, stall: Floats) -> float:

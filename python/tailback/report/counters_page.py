@@ -154,8 +154,8 @@ def _changes(verdict: Verdict) -> PagePart:
 
 
 def _jobs(jobs: JobHarm | None) -> PagePart:
-    header = ("Job", "Hosts", "Stalled", "Most", "Node-hours stalled", "Gb/s lost")
-    header += ("Held up by", "Why")
+    amounts = ("Hosts", "Stalled", "Most", "Node-hours stalled", "Gb/s lost")
+    header = ("Job", *amounts, "Held up by", "Why")
     if jobs is None:
         return PagePart("Jobs", header, [])
     rows = [

@@ -11,12 +11,10 @@ import polars as pl
 import pytest
 
 from tailback.cli import run
-from tailback.evidence.jobs import read_jobs
 from tailback.evidence.repeated_runs import repeated_runs
 from tailback.fabric.readers import read_fabric
 from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories.cli_counters import FABRIC
-from tests.unit.evidence.test_job_lists import CSV, PARSABLE, QSTAT, SACCT, SQUEUE
 
 SECOND = 10**9
 
@@ -74,25 +72,6 @@ def test_faster_runs_that_stall_lose_nothing() -> None:
     falling = runs("falling", np.arange(9.0, 0.0, -1.0), np.linspace(0.1, 0.9, 9))
     (row,) = repeated_runs(falling).to_dicts()
     assert (row["correlation"], row["lost_node_hours"]) == (pytest.approx(-1.0), None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        json.dumps(SACCT).replace('"job_id": 17', '"name": "app", "job_id": 17'),
-        json.dumps(SQUEUE).replace('"job_id": 5', '"name": "app", "job_id": 5'),
-        PARSABLE.replace("|User", "|JobName").replace("someone", "app"),
-        QSTAT,
-        CSV.replace("job,", "job,job_name,").replace("a,2026", "17,app,2026"),
-    ],
-    ids=["sacct --json", "squeue --json", "sacct", "qstat", "csv"],
-)
-def test_lists_of_jobs_have_names(tmp_path: Path, text: str) -> None:
-    (tmp_path / "jobs").write_text(text)
-    listed = read_jobs(tmp_path / "jobs", zone="Europe/Paris")
-    assert listed.names[listed.jobs["job"][0]] == "app"
-    notes = " ".join(listed.notes).lower().replace("user_name", "")
-    assert "name" not in notes
 
 
 def test_command_compares_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
