@@ -140,7 +140,7 @@ def test_empty_and_damaged_files_are_named(tmp_path: Path) -> None:
         load([*files, tmp_path / "typo.txt"])
 
 
-def test_a_folder_of_nothing_but_tables_is_an_archive(tmp_path: Path) -> None:
+def test_a_folder_of_tables_is_an_archive(tmp_path: Path) -> None:
     rows = read_counters(collected(tmp_path / "c", 3)).intervals
     folder = tmp_path / "2024"
     folder.mkdir()

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from tailback.io.parquet import reading
+from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.schema import CounterError
 
 SLICE_ROWS: Final = 1_000_000
@@ -159,8 +159,9 @@ class Archive:
 
     def _of_file(self, file: str) -> list[Piece]:
         prepare = self.prepare or (lambda rows: rows)
+        table = scan_tables(file, error=CounterError, checked=True)
         with reading(file, error=CounterError):
-            return [Piece(prepare(rows), file) for rows in _slices(pl.scan_parquet(file))]
+            return [Piece(prepare(rows), file) for rows in _slices(table)]
 
 
 def _slices(rows: pl.LazyFrame) -> list[pl.LazyFrame]:

@@ -15,7 +15,7 @@ from typing import Final
 import polars as pl
 
 from tailback.errors import TailbackError, option
-from tailback.io.parquet import reading
+from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.analysis.intervals import difference
 from tailback.port_counters.analysis.passes import Archive
 from tailback.port_counters.analysis.port_inventory import (
@@ -439,8 +439,7 @@ def _open(path: Path) -> CounterSource:
     """An archive of intervals."""
     files = _parts(path) if path.is_dir() else [path]
     files, notes = readable_files(files)
-    with reading(path, error=CounterError):
-        frame = pl.scan_parquet(files)
+    frame = scan_tables(files, error=CounterError, checked=True)
     names = frame.collect_schema().names()
     _needs(names, path)
     parts = tuple(str(file.absolute()) for file in files)
