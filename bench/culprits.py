@@ -2,11 +2,12 @@
 
 ``--write`` puts the table into docs/measurements/accuracy.md.
 
-Six jobs share a fat tree with a taper or a dragonfly. One sends all the time and stalls; the
-others send in bursts at random times. In three draws of four, one of these is an aggressor: its
-bursts fill links or receivers. In the fourth all are harmless. The judge sees counters of all
-ports and the job list. The truth is a simulation without each job in turn: the culprit is the job
-without which the victim would stall least, if that saves a fifth of the stall.
+Six jobs share a fat tree with a taper, a dragonfly, or fourteen racks of the full Yellowstone with
+static routes. One sends all the time and stalls; the others send in bursts at random times. In
+three draws of four, one of these is an aggressor: its bursts fill links or receivers. In the fourth
+all are harmless. The judge sees counters of all ports and the job list. The truth is a simulation
+without each job in turn: the culprit is the job without which the victim would stall least, if that
+saves a fifth of the stall.
 
 answered   draws in which a job was named
 right      named, and it is the culprit
@@ -18,7 +19,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
+import tempfile
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +37,42 @@ from tailback.evidence import JOBS, JobList, explain_stalls, host_course
 from tailback.port_counters.readers import from_run
 from tailback.scenario.model import Scenario
 from tailback.simulation import prepare, simulate
+from tests.factories.ibsim_subnet import YELLOWSTONE, write_net
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "fat tree": {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 3}},
-    "dragonfly": {
-        "topology": {
-            "kind": "dragonfly",
-            "nodes_per_router": 2,
-            "routers": 4,
-            "global_ports": 2,
-            "groups": 9,
-        }
-    },
+
+@dataclass(frozen=True)
+class Shape:
+    """A network and the hosts that jobs may have.
+
+    Attributes:
+        fabric: Of the scenario; empty: the full Yellowstone, read from a file.
+        hosts: Number of hosts that jobs may have, the first ones.
+        bytes_a_ps: Rate of their cables.
+        engine: Settings besides those of all shapes.
+    """
+
+    fabric: dict[str, Any]
+    hosts: int = 64
+    bytes_a_ps: float = 0.0125
+    engine: dict[str, Any] = field(default_factory=dict)
+
+
+DRAGONFLY = {
+    "kind": "dragonfly",
+    "nodes_per_router": 2,
+    "routers": 4,
+    "global_ports": 2,
+    "groups": 9,
+}
+SHAPES = {
+    "fat tree": Shape({"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 3}}),
+    "dragonfly": Shape({"topology": DRAGONFLY}),
+    "Yellowstone": Shape({}, 14 * 18, 54.545 / 8000, {"routing": "deterministic"}),
 }
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
-HOSTS, JOBS_A_DRAW = 64, 6
+JOBS_A_DRAW = 6
 WINDOWS, WINDOW_PS = 240, 5_000_000
-SIZE_BYTES, BYTES_A_PS = 32_768, 0.0125
+SIZE_BYTES = 32_768
 CULPRIT_SAVES = 0.2
 
 Message = tuple[int, int, int, int]
@@ -66,11 +90,15 @@ def bursts(rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def traffic(
-    nodes: list[int], on: np.ndarray[Any, Any], load: float, kind: str, rng: np.random.Generator
+    nodes: list[int],
+    on: np.ndarray[Any, Any],
+    bytes_a_ps: float,
+    kind: str,
+    rng: np.random.Generator,
 ) -> list[Message]:
     """Messages of a job: to random ranks, or to two of them."""
     out: list[Message] = []
-    expected = load * BYTES_A_PS * WINDOW_PS / SIZE_BYTES
+    expected = bytes_a_ps * WINDOW_PS / SIZE_BYTES
     servers = nodes[:2]
     for window in np.flatnonzero(on).tolist():
         for node in nodes:
@@ -83,14 +111,15 @@ def traffic(
     return out
 
 
-def draw(seed: int) -> tuple[list[list[int]], list[list[Message]]]:
+def draw(shape: Shape, seed: int) -> tuple[list[list[int]], list[list[Message]]]:
     """Nodes and messages of each job; the first is the victim."""
     rng = np.random.default_rng(seed)
-    order = rng.permutation(HOSTS).tolist()
+    order = rng.permutation(shape.hosts).tolist()
+    larger = shape.hosts // 64
     jobs, messages = [], []
     aggressor = int(rng.integers(1, JOBS_A_DRAW)) if rng.random() < 0.75 else None
     for number in range(JOBS_A_DRAW):
-        count = int(rng.integers(14, 21) if number == aggressor else rng.integers(6, 10))
+        count = int(rng.integers(14, 21) if number == aggressor else rng.integers(6, 10)) * larger
         jobs.append([int(n) for n in order[:count]])
         order = order[count:]
     for number, nodes in enumerate(jobs):
@@ -101,36 +130,48 @@ def draw(seed: int) -> tuple[list[list[int]], list[list[Message]]]:
             kind = str(rng.choice(["uniform", "servers"]))
         else:
             on, load, kind = bursts(rng), rng.uniform(0.05, 0.3), "uniform"
-        messages.append(traffic(nodes, on, float(load), kind, rng))
+        messages.append(traffic(nodes, on, float(load) * shape.bytes_a_ps, kind, rng))
     return jobs, messages
 
 
 def observe(
-    shape: str, messages: list[list[Message]], without: int | None = None
+    shape: Shape, messages: list[list[Message]], without: int | None = None
 ) -> tuple[pl.DataFrame, list[str], dict[tuple[str, int], str]]:
     """Intervals of all ports without a job, names of nodes, and the ports that lead to them."""
     sent = sorted(m for number, mine in enumerate(messages) if number != without for m in mine)
     scenario = Scenario.model_validate(
         {
-            "fabric": SHAPES[shape],
-            "job": [{"pattern": {"kind": "timed", "messages": sent, "ranks": HOSTS}}],
-            "engine": {"packet": "4 KiB", "buffer": "16 KiB", "eager": "1 MiB"},
+            "fabric": shape.fabric or {"file": str(yellowstone())},
+            "job": [{"pattern": {"kind": "timed", "messages": sent, "ranks": shape.hosts}}],
+            "engine": {"packet": "4 KiB", "buffer": "16 KiB", "eager": "1 MiB", **shape.engine},
             "probes": {"counters": f"{WINDOW_PS} ps"},
         }
     )
     run = simulate(prepare(scenario))
-    intervals = from_run(run).all_intervals()
-    end_ns = WINDOWS * WINDOW_PS // 1000
     names = run.tables["nodes"]["name"].to_list()
-    into = run.tables["links"].filter(pl.col("dst") < len(names))
+    # The judge looks at adapters and at the ports into their hosts only.
+    used = run.tables["links"].filter(pl.min_horizontal("src", "dst") < shape.hosts)
+    intervals = from_run(replace(run, tables={**run.tables, "links": used})).all_intervals()
+    end_ns = WINDOWS * WINDOW_PS // 1000
+    into = used.filter(pl.col("dst") < len(names))
     rows = into.select("src_name", "src_port", "dst").iter_rows()
     receivers = {(name, port): names[node] for name, port, node in rows}
     return intervals.filter(pl.col("time_ns") <= end_ns), names, receivers
 
 
-def judge(shape: str, seed: int) -> dict[str, Any]:
+@cache
+def yellowstone() -> Path:
+    """A file with its cables."""
+    path = Path(tempfile.mkdtemp(prefix="tailback-bench-")) / "yellowstone.ibnetdiscover"
+    write_net(path, **YELLOWSTONE)
+    path.write_text(re.sub(r"\blid 0\b", "lid 1", path.read_text()))
+    return path
+
+
+def judge(name: str, seed: int) -> dict[str, Any]:
     """One draw: what is said, and what is true."""
-    jobs, messages = draw(seed)
+    shape = SHAPES[name]
+    jobs, messages = draw(shape, seed)
     intervals, names, receivers = observe(shape, messages)
     course = host_course(intervals.lazy(), {name: name for name in names}, receivers)
     assert course is not None
@@ -151,7 +192,7 @@ def judge(shape: str, seed: int) -> dict[str, Any]:
     worst = max(saved, key=lambda name: saved[name])
     truth = worst if saved[worst] >= CULPRIT_SAVES else None
     return {
-        "shape": shape,
+        "shape": name,
         "seed": seed,
         "stall": full,
         "truth": truth,
@@ -197,19 +238,21 @@ def table(counts: dict[str, dict[str, Any]]) -> str:
 def main() -> None:
     """Draw, simulate, judge, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=60, help="of both shapes together")
+    parser.add_argument("--draws", type=int, default=90, help="of all shapes together")
+    parser.add_argument("--shape", choices=list(SHAPES), help="only this one")
     parser.add_argument("--first", type=int, default=1000, help="seed of the first draw")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     chosen = parser.parse_args()
     results = []
+    shapes = [chosen.shape] if chosen.shape else list(SHAPES)
     for number in range(chosen.draws):
-        shape = list(SHAPES)[number % len(SHAPES)]
+        shape = shapes[number % len(shapes)]
         results.append(judge(shape, chosen.first + number))
         if not chosen.json:
             print({k: round(v, 3) if isinstance(v, float) else v for k, v in results[-1].items()})
-    counts = {shape: summary([r for r in results if r["shape"] == shape]) for shape in SHAPES}
-    counts["both"] = summary(results)
+    counts = {shape: summary([r for r in results if r["shape"] == shape]) for shape in shapes}
+    counts["all"] = summary(results)
     if chosen.write:
         put(PAGE, {"culprits": table(counts)})
     if chosen.json:

@@ -128,7 +128,7 @@ class Subnet:
         limits = ["-N", "8192", "-S", "1024", "-P", "65000"]
         self._run(["ibsim", "-s", *limits, str(self.net)], "ibsim.log", self._console)
         self._await("ibsim.log", "simulator ready")
-        (self.folder / "opensm.conf").write_text("force_log_flush TRUE\n")
+        (self.folder / "opensm.conf").write_text("force_log_flush TRUE\nsm_priority 14\n")
         log = self.folder / "opensm.log"
         opensm = [str(find_opensm()), "-F", str(self.folder / "opensm.conf"), "-f", str(log)]
         self._run(opensm, "opensm.out", subprocess.DEVNULL, self.client)
@@ -160,17 +160,26 @@ class Subnet:
             tail = path.read_text(errors="replace")[-500:] if path.exists() else "(nothing)"
             raise RuntimeError(f"{log} never said {words!r}; it ends: {tail}")
 
-    def replace_manager(self, host: str) -> None:
-        """Kill the subnet manager, and have another one take over on a host."""
-        self._processes[1].kill()
-        self._processes.pop(1).wait()
+    def add_standby(self, host: str) -> None:
+        """Start another subnet manager on a host; it asks the first one once a second."""
         folder = self.folder / "second"
         folder.mkdir()
-        (folder / "opensm.conf").write_text("force_log_flush TRUE\n")
+        (folder / "opensm.conf").write_text(
+            "force_log_flush TRUE\nsminfo_polling_timeout 1000\npolling_retry_number 2\n"
+        )
         places = {"OSM_TMP_DIR": str(folder), "OSM_CACHE_DIR": str(folder), "SIM_HOST": host}
         files = ["-F", str(folder / "opensm.conf"), "-f", str(folder / "opensm.log")]
         opensm = [str(find_opensm()), *files]
         self._run(opensm, "second.out", subprocess.DEVNULL, self.client | places)
+        self._await("second/opensm.log", "Entering STANDBY")
+
+    def kill_manager(self) -> None:
+        """Kill the first subnet manager, and wait until the one that stood by has taken over."""
+        # Its client number is 0. What ibsim forwards to a dead client has no answer, not even that
+        # it timed out, and the other one would wait for it for ever.
+        self.console(["X 0"])
+        self._processes[1].kill()
+        self._processes.pop(1).wait()
         self._await("second/opensm.log", "SUBNET UP")
 
     def console(self, lines: Iterable[str]) -> None:

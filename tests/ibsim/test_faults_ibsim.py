@@ -78,11 +78,11 @@ class Live:
     metrics: int
 
     @classmethod
-    def begin(cls, subnet: Subnet, name: str, before: str = "") -> Live:
+    def begin(cls, subnet: Subnet, name: str, before: str = "", *options: str) -> Live:
         """Start it, and wait for its second sweep."""
         port = free_port()
         arguments = ("collect", "--out", name, "--interval", "500 ms", "--metrics", str(port))
-        child = subnet.start(*arguments, "--rediscover", "3600 s", before=before)
+        child = subnet.start(*arguments, "--rediscover", "3600 s", *options, before=before)
         live = cls(subnet, subnet.folder / name, child, port)
         assert wait_for(lambda: live.value("collector_sweeps_total") >= 2, LONGEST_S), child.poll()
         return live
@@ -236,13 +236,16 @@ def test_a_slow_host_holds_up_no_other(
     record_row(f"a host {what}", f"`tailback_{metric}`", seconds)
 
 
-def test_another_subnet_manager_takes_over(tmp_path: Path, record_row: RecordRow) -> None:
+def test_standby_subnet_manager_takes_over(tmp_path: Path, record_row: RecordRow) -> None:
     write_net(tmp_path / "fabric.net", **SHAPE)
     with Subnet(tmp_path / "fabric.net", tmp_path) as subnet:
-        live = Live.begin(subnet, "handed over")
+        subnet.add_standby("H-0002c90300100004")
+        # ibsim forwards requests for the length of a tick to the manager on that host, which
+        # crashes on them (opensm 3.3.23).
+        live = Live.begin(subnet, "handed over", "", "--tick", "18.77 ns")
         try:
             begun = time.monotonic()
-            subnet.replace_manager("H-0002c90300100004")
+            subnet.kill_manager()
             live.sweeps(5)
             seconds = time.monotonic() - begun
             changed = live.value("collector_changes_total")
@@ -250,4 +253,4 @@ def test_another_subnet_manager_takes_over(tmp_path: Path, record_row: RecordRow
         finally:
             live.child.kill()
             live.child.communicate()
-    record_row("subnet manager killed, another one takes over", "nothing", seconds)
+    record_row("subnet manager killed, the standby takes over", "nothing", seconds)

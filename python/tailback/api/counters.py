@@ -72,6 +72,7 @@ class CountersResult:
         of_jobs = {} if self.course is None else {"stall_course": self.course}
         if self.jobs is not None:
             of_jobs |= {"job_stalls": self.jobs.jobs, "job_pairs": self.jobs.pairs}
+            of_jobs |= {"job_runs": self.jobs.runs}
         if self.queues is None:
             return of_jobs | {
                 "ports": self.verdict.ports,
@@ -104,6 +105,7 @@ class CountersResult:
         if self.jobs is not None:
             sources["jobs"] = self.jobs.jobs.to_dicts()
             sources["job_pairs"] = self.jobs.pairs.to_dicts()
+            sources["job_runs"] = self.jobs.runs.to_dicts()
             sources["job_notes"] = self.jobs.notes
         if self.queues is not None:
             names = ("notes", "unknown", "noticed")
@@ -228,7 +230,7 @@ def counters(
         tables = None if forwarding is None else Path(forwarding)
         harm = None
         if jobs is not None:
-            harm = _job_harm(source, inventory, options, Path(jobs), tables)
+            harm = _job_harm(source, inventory, options, Path(jobs), tables, engine)
         over_time = None
         if course:
             archive = recent(source.intervals(inventory, tick_ns)[0], last_ns)
@@ -243,6 +245,7 @@ def _job_harm(
     options: AnalysisOptions,
     jobs: Path,
     forwarding_tables: Path | None,
+    engine: Engine,
 ) -> JobHarm:
     """What the jobs of a list lost to stalls, and which jobs held them up."""
     host_of = dict(inventory.hosts)
@@ -253,7 +256,7 @@ def _job_harm(
     far = {place: name.rpartition("[")[0] for place, name in peers.items()}
     receivers = {place: host_of[name] for place, name in far.items() if name in host_of}
     archive = recent(source.intervals(inventory, options.tick_ns)[0], options.last_ns)
-    course = host_course(archive.rows, host_of, receivers) if host_of else None
+    course = host_course(archive, host_of, receivers, engine) if host_of else None
     if course is None:
         raise CounterError(
             "has no effect: no counters of the adapters of hosts",

@@ -101,7 +101,7 @@ def _scope(verdict: Verdict, kinds: list[str]) -> str:
     text = ", ".join(
         (
             f"{counted(verdict.ports.height, 'port')} of {counted(devices, 'device')}",
-            counted(verdict.intervals, "interval"),
+            counted(verdict.intervals, "interval", ","),
         )
     )
     if verdict.end_ns > verdict.start_ns:

@@ -7,6 +7,7 @@ from typing import Final
 from tailback.cli.ill_links_screen import format_gbps
 from tailback.cli.text import align_columns, heading, more_line, wrap
 from tailback.evidence.culprits import JobHarm
+from tailback.evidence.repeated_runs import lost_node_hours
 from tailback.units import percent
 
 _JOBS: Final = 6
@@ -27,6 +28,8 @@ def job_lines(harm: JobHarm | None) -> list[str]:
                 row["job"],
                 f"{row['hosts']:,}",
                 percent(row["stall_fraction"]),
+                percent(row["maximum"]),
+                f"{row['stalled_node_hours']:,.3g}",
                 format_gbps(row["lost_gbps"]),
                 row["culprit"] or "?",
                 "" if share is None else percent(min(share, 1.0)),
@@ -37,12 +40,34 @@ def job_lines(harm: JobHarm | None) -> list[str]:
             reasons.append(f"{row['job']}: {row['why']}")
     lines = [heading("JOBS")]
     lines += align_columns(
-        ("job", "hosts", "stalled", "Gb/s lost", "held up by", "share", "p"),
+        ("job", "hosts", "stalled", "most", "node-h", "Gb/s lost", "held up by", "share", "p"),
         rows,
-        " rrr rr",
-        names=(0, 4),
+        " rrrrr rr",
+        names=(0, 6),
     )
     lines += more_line(harm.jobs.height - len(rows))
     for reason in reasons[:3]:
         lines += wrap(reason)
-    return lines
+    return [*lines, *_run_lines(harm)]
+
+
+def _run_lines(harm: JobHarm) -> list[str]:
+    """The jobs that ran several times."""
+    if harm.runs.is_empty():
+        return []
+    rows = [
+        (
+            row["name"],
+            f"{row['runs']:,}",
+            f"{row['hosts']:,}",
+            f"{row['slowest']:.3g} ×",
+            percent(row["stall_fraction"]),
+            f"{row['correlation']:.2f}",
+            f"{row['p']:.2g}",
+            lost_node_hours(row),
+        )
+        for row in harm.runs.head(_JOBS).iter_rows(named=True)
+    ]
+    header = ("runs of", "runs", "hosts", "slowest", "stalled", "corr.", "p", "node-h lost")
+    table = align_columns(header, rows, " rrrrrrr", names=(0,))
+    return ["", heading("DO RUNS TAKE LONGER WHEN THEY STALL?"), *table]

@@ -258,8 +258,12 @@ def _links_in_question(
     lines = list[str]()
     if diagnosis.top_links:
         links = diagnosis.top_links[: 3 if call_sites or not verbose else 5]
+        roots = _roots(diagnosis)
+        if roots and not any(link.link in roots for link in links):
+            surest = max(roots.values(), key=lambda link: link.congested_fraction.low)
+            links = [surest, *links[:-1]]
         lines += ["", heading(f"MOST CONGESTED LINKS{of_model}", "95 % intervals")]
-        lines += _links(links, _roots(diagnosis))
+        lines += _links(links, set(roots))
     if not verbose:
         return lines
     if call_sites:
@@ -332,10 +336,9 @@ def _waterfall(diagnosis: Diagnosis) -> list[str]:
     return align_columns(("", "", ""), rows, " r")[1:]
 
 
-def _roots(diagnosis: Diagnosis) -> set[int]:
-    """Links at which the congestion of the verdict begins."""
-    mine = [finding for finding in diagnosis.findings if finding.cause == diagnosis.cause]
-    return {link.link for finding in mine for link in finding.links}
+def _roots(diagnosis: Diagnosis) -> dict[int, LinkEvidence]:
+    """Links at which congestion begins, as the report marks them."""
+    return {link.link: link for finding in diagnosis.findings for link in finding.links}
 
 
 def _links(links: Sequence[LinkEvidence], roots: Set[int]) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 
 from tailback.arrays import Floats
 from tailback.evidence.jobs import JobList
+from tailback.evidence.repeated_runs import JOB_RUNS, repeated_runs
 from tailback.names.hosts import HostNames
+from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Aggregate, Archive, Engine, Piece
 from tailback.run.schema import Column, Table
 from tailback.units import counted
 
@@ -59,6 +62,9 @@ JOB_STALLS: Final = Table(
         Column("hosts", pl.UInt32, "hosts whose adapters were read"),
         Column("seconds", pl.Float64, "time of the counters in which it ran"),
         Column("stall_fraction", pl.Float64, "share of the time that its adapters stalled"),
+        Column("maximum", pl.Float64, "largest such share in one window of time"),
+        Column("stalled_windows", pl.Float64, "share of the windows in which they stalled"),
+        Column("stalled_node_hours", pl.Float64, "node-hours in which they stalled"),
         Column("lost_gbps", pl.Float64, "bandwidth that they lost to it, Gb/s, sum over adapters"),
         Column("sent_gbps", pl.Float64, "what they sent, Gb/s, sum over adapters"),
         Column("culprit", pl.String, "job that held it up; null: none is named"),
@@ -96,11 +102,13 @@ class JobHarm:
         jobs: Rows of :data:`JOB_STALLS`, most lost bandwidth first.
         pairs: Rows of :data:`JOB_PAIRS`.
         notes: What was left out.
+        runs: Rows of ``JOB_RUNS``: jobs that ran several times.
     """
 
     jobs: pl.DataFrame
     pairs: pl.DataFrame
     notes: list[str] = field(default_factory=list)
+    runs: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=JOB_RUNS.polars_schema))
 
 
 @dataclass(frozen=True)
@@ -125,9 +133,10 @@ class HostCourse:
 
 
 def host_course(
-    rows: pl.LazyFrame,
+    rows: pl.LazyFrame | Archive,
     host_of: Mapping[str, str],
     receivers: Mapping[tuple[str, int], str] | None = None,
+    engine: Engine = LOCAL_ENGINE,
 ) -> HostCourse | None:
     """The course of the adapters of hosts.
 
@@ -135,63 +144,122 @@ def host_course(
         rows: Rows of ``counter_intervals``.
         host_of: Host of each adapter, by the adapter's name in ``node_name``.
         receivers: Host behind each port of a switch that leads to one, where known.
+        engine: Processes the pieces.
 
     Returns:
         The course; None if no adapter has an interval.
     """
-    mine = rows.filter(pl.col("node_name").is_in(list(host_of)))
-    about = mine.select(
-        start=(pl.col("time_ns") - pl.col("interval_ns")).min(),
-        end=pl.col("time_ns").max(),
-        length=pl.col("interval_ns").median(),
-    ).collect()
-    start, end, length = about.row(0)
+    pieces = Archive.of(rows).pieces()
+    spans = Aggregate(partial(_spans, adapters=list(host_of)), _add_spans, _SPAN_COLUMNS)
+    about = engine.add_up(pieces, [spans])[0]
+    start, end, observed, intervals = about.row(0) if about.height else (None,) * 4
     if start is None or end <= start:
         return None
-    windows = int(np.clip(np.ceil((end - start) / max(length, 1)), 1, MAX_WINDOWS))
-    width = (end - start) / windows
-    middle = pl.col("time_ns") - pl.col("interval_ns") / 2
-    window = ((middle - start) / width).floor().clip(0, windows - 1).cast(pl.Int64)
-    table = (
-        mine.with_columns(host=pl.col("node_name").replace(host_of), window=window)
-        .group_by("host", "window")
-        .agg(
-            sent=pl.col("data_bytes").sum(),
-            known=pl.col("data_bytes").count(),
-            stall=(pl.col("stall_fraction") * pl.col("interval_ns")).sum()
-            / pl.col("interval_ns").filter(pl.col("stall_fraction").is_not_null()).sum(),
-            gbps=pl.col("capacity_gbps").max(),
-            ports=pl.struct("node_name", "port").n_unique(),
-        )
-        .collect()
-    )
-    hosts = sorted(table["host"].unique())
+    count = int(np.clip(np.ceil((end - start) * intervals / max(observed, 1)), 1, MAX_WINDOWS))
+    width = (end - start) / count
+    hosts = sorted(set(host_of.values()))
     place = {host: number for number, host in enumerate(hosts)}
-    sent, stall = (np.full((len(hosts), windows), np.nan) for _ in range(2))
-    at = np.array([place[host] for host in table["host"]]), table["window"].to_numpy()
-    sent[at] = np.where(table["known"].to_numpy() > 0, table["sent"].to_numpy(), np.nan)
-    stall[at] = table["stall"].fill_null(np.nan).to_numpy()
-    rate = table.group_by("host").agg((pl.col("gbps") * pl.col("ports")).max()).sort("host")
-    gbps = rate["gbps"].fill_null(0.0).to_numpy()
-    edges = start + width * np.arange(windows + 1, dtype=np.float64)
-    full = np.zeros_like(sent)
-    if receivers:
-        named = [(name, port, host) for (name, port), host in receivers.items() if host in place]
-        into = pl.DataFrame(
-            named,
-            schema={"node_name": pl.String, "port": pl.UInt16, "host": pl.String},
-            orient="row",
+    ends: list[tuple[str, int | None, int]] = [
+        *((adapter, None, place[host]) for adapter, host in host_of.items()),
+        *((*port, place[host]) for port, host in (receivers or {}).items() if host in place),
+    ]
+    schema = {"node_name": pl.String, "into": pl.UInt16, "host": pl.UInt32}
+    ports = pl.DataFrame(ends, schema=schema, orient="row")
+    cells = Aggregate(
+        partial(_cells, ends=ports, start=start, width=width, count=count),
+        _add_cells,
+        _CELL_COLUMNS,
+    )
+    sums = {name: np.zeros((len(hosts), count)) for name in _CELLS}
+    gbps = np.zeros(len(hosts))
+    # A table of all cells takes several times the memory of these arrays.
+    for first in range(0, len(pieces), engine.ahead):
+        table = engine.add_up(pieces[first : first + engine.ahead], [cells])[0]
+        at = table["host"].to_numpy(), table["window"].to_numpy()
+        for name, values in sums.items():
+            values[at] += table[name].to_numpy()
+        np.maximum.at(gbps, at[0], table["gbps"].to_numpy())
+    read = np.flatnonzero(sums["readings"].any(axis=1))
+    sums = {name: values[read] for name, values in sums.items()}
+    with np.errstate(invalid="ignore"):
+        stall = np.clip(sums["stalled"] / sums["timed"], 0.0, 1.0)
+    sent = np.where(sums["counted"] > 0, sums["sent"], np.nan)
+    full = sums["full"] / np.maximum(sums["into"], 1)
+    edges = start + width * np.arange(count + 1, dtype=np.float64)
+    return HostCourse([hosts[number] for number in read], edges, sent, stall, gbps[read], full)
+
+
+_CELLS: Final = ("readings", "counted", "sent", "stalled", "timed", "into", "full")
+"""Sums of a host in a window: of its adapters, and of the ports into it."""
+_SPAN_COLUMNS: Final = ("node_name", "time_ns", "interval_ns")
+_CELL_COLUMNS: Final = (
+    *_SPAN_COLUMNS,
+    *("port", "data_bytes", "stall_fraction", "capacity_gbps", "utilization"),
+)
+
+
+def _spans(piece: Piece, adapters: Sequence[str]) -> pl.LazyFrame:
+    """When the adapters were observed: first and last instant, time, and number of intervals."""
+    return piece.rows.filter(pl.col("node_name").is_in(adapters)).select(
+        start=(pl.col("time_ns") - pl.col("interval_ns")).min(),
+        end=pl.col("time_ns").max(),
+        observed=pl.col("interval_ns").sum(),
+        intervals=pl.len(),
+    )
+
+
+def _add_spans(parts: pl.LazyFrame) -> pl.LazyFrame:
+    return parts.select(
+        pl.col("start").min(),
+        pl.col("end").max(),
+        pl.col("observed").sum(),
+        pl.col("intervals").sum(),
+    )
+
+
+def _cells(piece: Piece, ends: pl.DataFrame, start: int, width: float, count: int) -> pl.LazyFrame:
+    """What hosts sent and waited, and how often ports into them were full, by window.
+
+    Args:
+        piece: Rows of ``counter_intervals``.
+        ends: Number of the host of each adapter (``into`` null) and of each port into a host.
+        start: Begin of the first window, UTC nanoseconds.
+        width: Length of a window, nanoseconds.
+        count: Number of windows.
+    """
+    middle = pl.col("time_ns") - pl.col("interval_ns") / 2
+    window = ((middle - start) / width).floor().clip(0, count - 1).cast(pl.UInt16)
+    adapters = ends.filter(pl.col("into").is_null()).drop("into").lazy()
+    into = ends.drop_nulls("into").rename({"into": "port"}).lazy()
+    stall, length = pl.col("stall_fraction"), pl.col("interval_ns")
+    sending = (
+        piece.rows.join(adapters, on="node_name")
+        .group_by("host", window.alias("window"))
+        .agg(
+            readings=pl.len(),
+            counted=pl.col("data_bytes").count(),
+            sent=pl.col("data_bytes").sum(),
+            stalled=(stall * length).sum(),
+            timed=length.filter(stall.is_not_null()).sum(),
+            gbps=pl.col("capacity_gbps").max() * pl.struct("node_name", "port").n_unique(),
         )
-        share = (
-            rows.join(into.lazy(), on=["node_name", "port"])
-            .with_columns(window=window)
-            .group_by("host", "window")
-            .agg(full=(pl.col("utilization") >= FULL_RECEIVER).mean())
-            .collect()
+    )
+    receiving = (
+        piece.rows.join(into, on=["node_name", "port"])
+        .group_by("host", window.alias("window"))
+        .agg(
+            into=pl.col("utilization").count(),
+            full=(pl.col("utilization") >= FULL_RECEIVER).sum(),
         )
-        row = np.array([place[host] for host in share["host"]], np.int64)
-        full[row, share["window"].to_numpy()] = share["full"].fill_null(0.0).to_numpy()
-    return HostCourse(hosts, edges, sent, np.clip(stall, 0.0, 1.0), gbps, full)
+    )
+    key = ["host", "window"]
+    cells = sending.join(receiving, on=key, how="full", coalesce=True)
+    return cells.with_columns(pl.exclude(key).fill_null(0).cast(pl.Float64))
+
+
+def _add_cells(parts: pl.LazyFrame) -> pl.LazyFrame:
+    sums = parts.group_by("host", "window")
+    return sums.agg(pl.col(*_CELLS).sum(), pl.col("gbps").max())
 
 
 @dataclass(frozen=True)
@@ -235,22 +303,25 @@ def explain_stalls(
     for number, victim in enumerate(order):
         mine: list[dict[str, Any]] = []
         why = "stalled too little to explain" if number < MAX_VICTIMS else "others lost more"
-        if number < MAX_VICTIMS and _mean(victim.stall, victim.runs) >= LEAST_STALL:
+        stalled = _mean(victim.stall, victim.runs)
+        if number < MAX_VICTIMS and stalled >= LEAST_STALL:
             mine, why = _explain(victim, [j for j in jobs if j is not victim], overlaps, rng)
         pairs += mine
         named = next((pair for pair in mine if pair.pop("named", False)), None)
-        lost = _mean(victim.stall, victim.runs) * victim.gbps
+        lost = stalled * victim.gbps
         for pair in mine:
             share = pair["share"]
             pair["lost_gbps"] = None if share is None else share * lost
+        seconds = float(victim.runs.sum() * (course.edges_ns[1] - course.edges_ns[0]) / 1e9)
         rows.append(
             {
                 "job": victim.name,
                 "hosts": len(victim.hosts),
-                "seconds": float(
-                    victim.runs.sum() * (course.edges_ns[1] - course.edges_ns[0]) / 1e9
-                ),
-                "stall_fraction": _mean(victim.stall, victim.runs),
+                "seconds": seconds,
+                "stall_fraction": stalled,
+                "maximum": float(victim.stall.max()),
+                "stalled_windows": _mean((victim.stall > 0).astype(np.float64), victim.runs),
+                "stalled_node_hours": stalled * seconds * len(victim.hosts) / 3600,
                 "lost_gbps": lost,
                 "sent_gbps": _mean(victim.sent_gbps, victim.runs),
                 "culprit": None if named is None else named["aggressor"],
@@ -264,6 +335,28 @@ def explain_stalls(
         frame.sort("lost_gbps", "job", descending=[True, False]),
         pl.DataFrame(pairs, schema=JOB_PAIRS.polars_schema),
         [*listed.notes, *notes],
+        repeated_runs(_complete_runs(frame, course, listed), seed=seed),
+    )
+
+
+def _complete_runs(jobs: pl.DataFrame, course: HostCourse, listed: JobList) -> pl.DataFrame:
+    """Name, hosts, time and stall of the jobs with a name that began and ended meanwhile."""
+    names = pl.DataFrame(
+        list(listed.names.items()), schema={"job": pl.String, "name": pl.String}, orient="row"
+    )
+    within = pl.col("start_ns") >= course.edges_ns[0], pl.col("end_ns") <= course.edges_ns[-1]
+    return (
+        listed.jobs.filter(*within, pl.col("job").is_unique())
+        .join(names, on="job")
+        .join(jobs.select("job", "stall_fraction", read="hosts"), on="job")
+        # The stall of a run is known only if all its hosts were read.
+        .filter(pl.col("hosts").list.len() == pl.col("read"))
+        .select(
+            "name",
+            "stall_fraction",
+            hosts="read",
+            seconds=(pl.col("end_ns") - pl.col("start_ns")) / 1e9,
+        )
     )
 
 

@@ -60,11 +60,13 @@ class JobList:
         jobs: Rows of :data:`JOBS`, by start and identifier.
         notes: Entries that were left out, with reasons.
         places: Where in the file each job is, by its identifier.
+        names: Name of each job, by its identifier, where the list has names.
     """
 
     jobs: pl.DataFrame
     notes: list[str] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
     def during(self, start_ns: int, end_ns: int) -> pl.DataFrame:
         """Jobs that ran at any time between ``start_ns`` and ``end_ns`` (UTC nanoseconds)."""
@@ -81,12 +83,14 @@ class _ParsedJobs:
         skipped: Number of skipped entries by reason.
         unused: Columns that are not used.
         keys: Keys of JSON, or attributes of PBS, that are not used.
+        names: Names of jobs, by their identifiers.
     """
 
     rows: list[tuple[str, int, int | None, str, str]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
 
     def skip(self, reason: str) -> None:
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
@@ -165,7 +169,7 @@ def _table(parsed: _ParsedJobs, path: Path) -> JobList:
     notes = [f"{what} left out: {number}" for what, number in parsed.skipped.items()]
     notes += [*not_used(parsed.unused), *not_used(parsed.keys, "keys", KEYS_NAMED)]
     places = {job: place for job, *_, place in parsed.rows}
-    return JobList(jobs.sort("start_ns", "job"), notes, places)
+    return JobList(jobs.sort("start_ns", "job"), notes, places, parsed.names)
 
 
 # --- Slurm's JSON -----------------------------------------------------------------------------
@@ -205,6 +209,7 @@ _SLURM_KEYS: Final = frozenset(
         "job_state",
         "nodes",
         "job_resources",
+        "name",
         "time",
         "start_time",
         "end_time",
@@ -274,7 +279,7 @@ def sacct_json(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
         times = times if isinstance(times, dict) else {}
         start = _number(times.get("start"), f"{place}.time.start")
         end = _number(times.get("end"), f"{place}.time.end")
-        _slurm(parsed, _identifier(job, place), start, end, _hosts(job), place)
+        _slurm(parsed, _identifier(job, place), start, end, _hosts(job), place, job.get("name"))
     return parsed
 
 
@@ -294,12 +299,18 @@ def squeue_json(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
             start = None  # the expected start of a pending job
         elif {"RUNNING", "SUSPENDED", "COMPLETING"} & set(states):
             end = None  # the end by the time limit of a running job
-        _slurm(parsed, _identifier(job, place), start, end, _hosts(job), place)
+        _slurm(parsed, _identifier(job, place), start, end, _hosts(job), place, job.get("name"))
     return parsed
 
 
 def _slurm(
-    parsed: _ParsedJobs, job: str, start: int | None, end: int | None, hosts: str, place: str
+    parsed: _ParsedJobs,
+    job: str,
+    start: int | None,
+    end: int | None,
+    hosts: str,
+    place: str,
+    name: object = None,
 ) -> None:
     if start is None:
         parsed.skip(_NOT_STARTED)
@@ -307,6 +318,8 @@ def _slurm(
         parsed.skip(_NO_HOSTS)
     else:
         parsed.rows.append((job, start, end, hosts, place))
+        if isinstance(name, str) and name.strip():
+            parsed.names[job] = name.strip()
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -317,12 +330,14 @@ _SACCT: Final = {
     "end": ("end",),
     "hosts": ("nodelist",),
     "state": ("state",),
+    "name": ("jobname",),
 }
 _CSV: Final = {
     "job": ("job", "job_id", "jobid", "id", "name"),
     "start": ("start", "start_utc", "start_time", "start_unix_s", "start_ns", "begin", "started"),
     "end": ("end", "end_utc", "end_time", "end_unix_s", "end_ns", "finish", "ended", "stop"),
     "hosts": ("hosts", "nodes", "nodelist", "host", "node", "hostlist"),
+    "name": ("name", "job_name", "jobname"),
 }
 
 
@@ -357,14 +372,15 @@ def _rows(table: Delimited, zone: str | None) -> _ParsedJobs:
         pl.when(~is_absent).then(pl.col(role)).alias(role) for role, is_absent in absent.items()
     )
     start, end = table.instants("start", zone), table.instants("end", zone)
-    columns = (table.rows["line"], table.need("job"), start, end, table.rows["hosts"])
+    names = table.rows["name"] if "name" in table.rows.columns else [None] * table.rows.height
+    columns = (table.rows["line"], table.need("job"), start, end, table.rows["hosts"], names)
     parsed = _ParsedJobs(unused=table.unused)
-    for line, job, began, ended, hosts in zip(*columns, strict=True):
+    for line, job, began, ended, hosts, name in zip(*columns, strict=True):
         if re.search(r"\.(?:\d+|batch|extern|interactive)$", job):
             parsed.skip(_STEP)  # the hosts of a step are those of its job
             continue
         host_list = "" if (hosts or "").strip().lower() in _ABSENT else hosts
-        _slurm(parsed, job, began, ended, host_list, f"line {line}")
+        _slurm(parsed, job, began, ended, host_list, f"line {line}", name)
     return parsed
 
 
@@ -391,7 +407,10 @@ _MONTHS: Final = (
 )
 _PBS_START: Final = ("stime", "start_time")
 _PBS_END: Final = ("obittime", "comp_time", "completion_time")
-_PBS_KEYS: Final = (*_PBS_START, *_PBS_END, "job_state", "resources_used.walltime", "exec_host")
+_PBS_KEYS: Final = (
+    *(*_PBS_START, *_PBS_END, "Job_Name", "job_state"),
+    *("resources_used.walltime", "exec_host"),
+)
 
 
 @FORMS.register("qstat")
@@ -411,7 +430,7 @@ def qstat(text: str, path: Path, zone: str | None) -> _ParsedJobs | None:
             end = None if walltime_s is None else start + walltime_s * 1_000_000_000
         parts = fields.get("exec_host", "").split("+")
         hosts = ",".join(part.split("/")[0].strip() for part in parts)
-        _slurm(parsed, job, start, end, hosts, place)
+        _slurm(parsed, job, start, end, hosts, place, fields.get("Job_Name"))
     return parsed
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from tailback.arrays import Floats
 from tailback.evidence.culprits import JobHarm
+from tailback.evidence.repeated_runs import lost_node_hours
 from tailback.names.display import keep_units
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.course import bins_of
@@ -23,10 +24,13 @@ from tailback.report.page import asset, content_policy, template, write_page
 from tailback.units import counted, format_time, percent, utc
 from tailback.version import version
 
-_ROWS: Final = 100
+_ROWS: Final = 25
 _COURSES: Final = 20
 LEAST_PERCENT: Final = 1.0
 """Mean stall below which a cell of the course is empty, percent."""
+
+_KEY: Final = (0.01, 0.07, 0.13, 0.22, 0.35, 0.52)
+"""Stalls whose colours the key shows."""
 
 _FIRST_DATE_NS: Final = 946_684_800 * 10**9
 """The start of 2000: sources without dates count from 0."""
@@ -41,12 +45,25 @@ class PagePart:
         header: Titles of its columns.
         rows: Its cells.
         right: Columns of numbers, aligned to the right.
+        more: Number of further rows.
     """
 
     title: str
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     right: tuple[int, ...] = ()
+    more: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        header: tuple[str, ...],
+        rows: Sequence[tuple[str, ...]],
+        right: tuple[int, ...] = (),
+    ) -> PagePart:
+        """The first rows."""
+        return cls(title, header, rows[:_ROWS], right, max(len(rows) - _ROWS, 0))
 
 
 def write_counters_page(
@@ -81,13 +98,14 @@ def write_counters_page(
         title=title,
         headline=keep_units(headline),
         scope=_scope(verdict),
-        before=[_ill_links(verdict), _changes(verdict), _jobs(jobs)],
+        before=[_ill_links(verdict), _changes(verdict)],
         courses=_courses(verdict, course, bins),
         span=_span(verdict),
         bin=format_time(1000 * (verdict.end_ns - verdict.start_ns) // bins),
         bins=bins,
         least=f"{LEAST_PERCENT:g}",
-        after=[_links(verdict), _classes(verdict)],
+        key=[(f"{100 * share:.0f} %", _colour(share)) for share in _KEY],
+        after=[_jobs(jobs), _runs(jobs), _links(verdict), _classes(verdict)],
         notes=verdict.notes,
     )
     return write_page(path, page, "page")
@@ -121,22 +139,23 @@ def _ill_links(verdict: Verdict) -> PagePart:
             "start" if row["since_ns"] is None else _instant(row["since_ns"], verdict),
             _gbps(row["lost_gbps"]),
         )
-        for row in verdict.ill.head(_ROWS).iter_rows(named=True)
+        for row in verdict.ill.iter_rows(named=True)
     ]
     header = ("Link", "What is wrong", "Since", "Gb/s lost")
-    return PagePart("Links that need a hand", header, rows, (3,))
+    return PagePart.of("Links that need a hand", header, rows, (3,))
 
 
 def _changes(verdict: Verdict) -> PagePart:
     rows = [
         (_instant(row["time_ns"], verdict), *described(row).rsplit(": ", 1))
-        for row in verdict.changes.tail(_ROWS).iter_rows(named=True)
+        for row in verdict.changes.iter_rows(named=True)
     ]
-    return PagePart("What changed", ("Time", "Where", "Change"), rows[::-1])
+    return PagePart.of("What changed", ("Time", "Where", "Change"), rows[::-1])
 
 
 def _jobs(jobs: JobHarm | None) -> PagePart:
-    header = ("Job", "Hosts", "Stalled", "Gb/s lost", "Held up by", "Why")
+    amounts = ("Hosts", "Stalled", "Most", "Node-hours stalled", "Gb/s lost")
+    header = ("Job", *amounts, "Held up by", "Why")
     if jobs is None:
         return PagePart("Jobs", header, [])
     rows = [
@@ -144,17 +163,38 @@ def _jobs(jobs: JobHarm | None) -> PagePart:
             str(row["job"]),
             f"{row['hosts']:,}",
             percent(row["stall_fraction"]),
+            percent(row["maximum"]),
+            f"{row['stalled_node_hours']:,.3g}",
             _gbps(row["lost_gbps"]),
             row["culprit"] or "?",
             row["why"],
         )
-        for row in jobs.jobs.head(_ROWS).iter_rows(named=True)
+        for row in jobs.jobs.iter_rows(named=True)
     ]
-    return PagePart("Jobs", header, rows, (1, 2, 3))
+    return PagePart.of("Jobs", header, rows, (1, 2, 3, 4, 5))
+
+
+def _runs(jobs: JobHarm | None) -> PagePart:
+    header = ("Runs of", "Runs", "Hosts", "Slowest", "Stalled", "Correlation", "p")
+    rows = [
+        (
+            row["name"],
+            f"{row['runs']:,}",
+            f"{row['hosts']:,}",
+            f"{row['slowest']:.3g} ×",
+            percent(row["stall_fraction"]),
+            f"{row['correlation']:.2f}",
+            f"{row['p']:.2g}",
+            lost_node_hours(row),
+        )
+        for row in ([] if jobs is None else jobs.runs.iter_rows(named=True))
+    ]
+    title = "Do runs take longer when they stall?"
+    return PagePart.of(title, (*header, "Node-hours lost"), rows, tuple(range(1, 8)))
 
 
 def _links(verdict: Verdict) -> PagePart:
-    stalling = verdict.ports.filter(pl.col("lost_gbps") > 0).head(_ROWS)
+    stalling = verdict.ports.filter(pl.col("lost_gbps") > 0)
     rows = [
         (
             _link(row["node_name"], row["port"], row["interface"], verdict),
@@ -166,7 +206,7 @@ def _links(verdict: Verdict) -> PagePart:
         for row in stalling.iter_rows(named=True)
     ]
     header = ("Link", "Stalled", "Most", "Used", "Gb/s lost")
-    return PagePart("Links that stall most", header, rows, (1, 2, 3, 4))
+    return PagePart.of("Links that stall most", header, rows, (1, 2, 3, 4))
 
 
 def _classes(verdict: Verdict) -> PagePart:
@@ -228,11 +268,16 @@ def _course(
     shares = np.minimum(shares, 1.0)
     most = float(shares.max())
     cells = [
-        (place, colour(100 * share))
+        (place, _colour(share))
         for place, share in enumerate(shares.tolist())
         if 100 * share >= LEAST_PERCENT
     ]
     return name, cells if most > 0 else [], percent(most)
+
+
+def _colour(share: float) -> str:
+    """Colour of a stall: means of classes and bins are small, so their cube roots are shown."""
+    return colour(100 * share ** (1 / 3))
 
 
 def _link(node: str, port: int, interface: str | None, verdict: Verdict) -> str:

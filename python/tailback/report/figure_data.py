@@ -455,14 +455,15 @@ class FigureCase:
 
     @cached_property
     def roots(self) -> list[int]:
-        """Links at which the congestion of the verdict begins, those that it names first."""
+        """Links at which congestion begins, those that the verdict names or rests on first."""
         if self.diagnosis is None:
             return []
         cause, explanation = self.diagnosis.cause, self.diagnosis.explanation
         cost = None if explanation is None else explanation.cost(cause)
         named = [] if cost is None else [link.link for link in cost.links]
-        mine = [each for each in self.diagnosis.findings if each.cause == cause]
-        return list(dict.fromkeys([*named, *(link.link for each in mine for link in each.links)]))
+        findings = sorted(self.diagnosis.findings, key=lambda each: each.cause != cause)
+        links = (link.link for each in findings for link in each.links)
+        return list(dict.fromkeys([*named, *links]))
 
     @cached_property
     def waiting(self) -> list[int]:

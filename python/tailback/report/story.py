@@ -17,6 +17,10 @@ _CAUSES_IN_RANKS = ("imbalance", "noise", "late-partner")
 """Causes whose subject are ranks, not links."""
 
 
+_CAUSES_OF_CONGESTION = ("pattern", "placement", "routing", "other-traffic", "capacity")
+"""Causes whose findings may name no link, although congestion begins at one."""
+
+
 @dataclass(frozen=True)
 class Item:
     """A part of a step.
@@ -110,6 +114,8 @@ def _place(
         for link in each.links
     }
     shared_links = [link for link in roots if link.link in mine]
+    if diagnosis.cause in _CAUSES_OF_CONGESTION:
+        shared_links = shared_links or list(roots)
     if not shared_links:
         return None
     items = [Item(link.name, _link_address(link.link)) for link in shared_links[:SHOWN]]

@@ -200,6 +200,17 @@ def test_the_link_table_marks_the_verdicts_roots() -> None:
         assert (" root " in row) == (link.name in roots)
 
 
+def test_the_surest_root_is_always_listed() -> None:
+    diagnosis = make_diagnosis(make_run())
+    roots = {link.link for finding in diagnosis.findings for link in finding.links}
+    others = [link for link in diagnosis.top_links if link.link not in roots]
+    assert others
+    without = diagnosis.model_copy(update={"top_links": others})
+    text = "\n".join(diagnosis_lines(without, Path("out")))
+    table = text.split("MOST CONGESTED LINKS")[1].split("\n\n")[0]
+    assert table.count(" root ") == 1
+
+
 def test_the_waterfall_ends_in_the_observed_time() -> None:
     """Also where the last re-simulation takes just as long as what was observed."""
     diagnosis = make_diagnosis(make_run())

@@ -197,3 +197,22 @@ def test_every_form_can_be_named(tmp_path: Path) -> None:
     assert rows(read(tmp_path, CSV, format="csv")) == rows(read(tmp_path, CSV))
     with pytest.raises(TailbackError, match="did you mean 'qstat'"):
         read(tmp_path, CSV, format="qstats")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(SACCT).replace('"job_id": 17', '"name": "app", "job_id": 17'),
+        json.dumps(SQUEUE).replace('"job_id": 5', '"name": "app", "job_id": 5'),
+        PARSABLE.replace("|User", "|JobName").replace("someone", "app"),
+        QSTAT,
+        CSV.replace("job,", "job,job_name,").replace("a,2026", "17,app,2026"),
+    ],
+    ids=["sacct --json", "squeue --json", "sacct", "qstat", "csv"],
+)
+def test_lists_of_jobs_have_names(tmp_path: Path, text: str) -> None:
+    (tmp_path / "jobs").write_text(text)
+    listed = read_jobs(tmp_path / "jobs", zone="Europe/Paris")
+    assert listed.names[listed.jobs["job"][0]] == "app"
+    notes = " ".join(listed.notes).lower().replace("user_name", "")
+    assert "name" not in notes

@@ -140,6 +140,19 @@ def test_empty_and_damaged_files_are_named(tmp_path: Path) -> None:
         load([*files, tmp_path / "typo.txt"])
 
 
+def test_a_folder_of_tables_is_an_archive(tmp_path: Path) -> None:
+    rows = read_counters(collected(tmp_path / "c", 3)).intervals
+    folder = tmp_path / "2024"
+    folder.mkdir()
+    for number in range(3):
+        rows.slice(number * 8, 8).write_parquet(folder / f"day{number}.parquet")
+    (folder / "_SUCCESS").touch()
+    assert analyse(load([folder]), PortInventory(), AnalysisOptions()).intervals == rows.height
+    (folder / "notes.txt").write_text("a page")
+    with pytest.raises(CounterError, match="cannot be combined"):
+        load([folder])
+
+
 def test_a_damaged_archive_file_is_named(tmp_path: Path) -> None:
     rows = read_counters(collected(tmp_path / "c", 3)).intervals
     for number in range(3):

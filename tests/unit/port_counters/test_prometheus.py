@@ -196,6 +196,55 @@ def test_exporters_give_bytes_ticks_and_rate(
     assert rows["xmit_wait_ticks"].to_list() == [10, 310]
 
 
+def ibqueryerrors_exporter(metric: str) -> dict[str, str]:
+    """Labels of github.com/guilbaults/infiniband-exporter."""
+    return {
+        "__name__": f"infiniband_{metric}",
+        "component": "switch",
+        "local_name": "switch1",
+        "local_guid": "0x506b4b03005d3101",
+        "local_port": "2",
+        "remote_guid": "0x506b4b0300e5e461",
+        "remote_port": "1",
+        "remote_name": "node1 mlx5_0",
+        "instance": "monitor:9683",
+    }
+
+
+@pytest.mark.parametrize(("gbps", "lanes", "rate"), [("25.78125", 4, 100.0), ("106.25", 2, 200.0)])
+def test_words_of_ibqueryerrors_become_bytes(
+    tmp_path: Path, gbps: str, lanes: int, rate: float
+) -> None:
+    values = {
+        "portxmitdata_total": (10, 30),
+        "portrcvdata_total": (5, 7),
+        "portxmitpkts_total": (3, 4),
+        "portxmitwait_total": (100, 900),
+        "symbolerrorcounter_total": (0, 12),
+        "linkdownedcounter_total": (1, 2),
+        "portlocalphysicalerrors_total": (0, 5),
+        "portinactivediscards_total": (0, 6),
+        "speed": (gbps, gbps),
+        "width": (lanes, lanes),
+    }
+    text = answer(*(series(ibqueryerrors_exporter(name), *v) for name, v in values.items()))
+    counters = read_counters(put(tmp_path, "a.json", text))
+    assert counters.unknown == []
+    first, second = counters.readings.sort("time_ns").to_dicts()
+    assert (first["node_name"], first["port"]) == ("switch1", 2)
+    assert first["node_guid"] == 0x506B4B03005D3101
+    assert (second["data_bytes"], second["received_bytes"]) == (120, 28)
+    assert (second["packets"], second["xmit_wait_ticks"]) == (4, 900)
+    assert second["capacity_gbps"] == pytest.approx(rate, rel=0.003)
+    (far,) = counters.far_ends.to_dicts()
+    assert (far["peer_name"], far["peer_port"]) == ("node1 mlx5_0", 1)
+    rises = port_events(counters.events)
+    assert dict(rises.select("finding", "count").iter_rows()) == {
+        "errors": 12 + 1 + 5,
+        "discarded-sent": 6,
+    }
+
+
 def test_errors_and_marks_are_read_beside_the_counters(tmp_path: Path) -> None:
     errors = TAILBACK | {"__name__": "infiniband_switch_port_symbol_error_total"}
     counters = read_counters(

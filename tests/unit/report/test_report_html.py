@@ -134,6 +134,7 @@ def test_roots_stand_above_waiting_links() -> None:
     parts = [part for _, part in rows]
     assert parts == sorted(parts) and set(parts) == {"root", "waits"}
     assert {int(link) for link, part in rows if part == "root"} == roots
+    assert set(unpack(read())[0]["marks"]["roots"]) == roots, "the picture marks them, too"
     shrunk = FigureData(run).load().shrunk
     assert shrunk is not None
     for part in ("root", "waits"):

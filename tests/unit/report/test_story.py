@@ -72,6 +72,17 @@ def test_every_possibly_slow_cable_is_listed() -> None:
     assert [item.address for item in step.items] == ["#where?link=1", "#where?link=11"]
 
 
+def test_placement_without_links_shows_where_congestion_begins() -> None:
+    diagnosis = make_diagnosis(make_run())
+    root = diagnosis.findings[0].links[0]
+    without_links = diagnosis.findings[0].model_copy(update={"cause": "placement", "links": []})
+    others = [each.model_copy(update={"cause": "capacity"}) for each in diagnosis.findings]
+    findings = [without_links, *others]
+    judged = diagnosis.model_copy(update={"cause": "placement", "findings": findings})
+    place = next(s for s in story_of(judged, [root], [], {}) if s.name == "Root links")
+    assert [item.text for item in place.items] == [root.name]
+
+
 def test_a_slow_cable_names_both_congested_directions() -> None:
     diagnosis = make_diagnosis(make_run())
     root = diagnosis.findings[0].links[0]

@@ -233,3 +233,40 @@ def test_a_wheel_for_another_machine_is_refused(tmp_path: Path) -> None:
     assert "tailback/_otf2/libotf2.so is for x86_64" in report
     assert script("check_wheel").architecture(shared_library(b"", 183)) == "aarch64"
     assert script("check_wheel").architecture(b"a text") == "no machine (it is no ELF file)"
+
+
+def spack_specs() -> list[str]:
+    """What the Spack recipe depends on, as it states it to Spack."""
+    specs: list[str] = []
+    spack = ModuleType("spack.package")
+    for name in ("copy", "join_path", "license", "mkdirp", "version"):
+        setattr(spack, name, lambda *a, **k: None)
+    vars(spack).update(
+        PythonPackage=object,
+        run_before=lambda phase: lambda method: method,
+        depends_on=lambda spec, type: specs.append(spec),
+    )
+    recipe = ROOT / "packaging" / "spack" / "packages" / "tailback" / "package.py"
+    code = compile(recipe.read_text(encoding="utf-8"), str(recipe), "exec")
+    modules = {"spack": ModuleType("spack"), "spack.package": spack}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in modules.items():
+            patch.setitem(sys.modules, name, module)
+        exec(code, {"__file__": str(recipe), "__name__": "recipe"})
+    return specs
+
+
+def test_spack_recipe_has_what_the_package_needs() -> None:
+    """Spack's upper bounds are inclusive: below 9 is up to 8."""
+    wanted = set()
+    for requirement in PROJECT["dependencies"]:
+        name, low, high = re.fullmatch(
+            r"([a-z0-9]+)>=([0-9.]+)(?:,<([0-9]+))?", requirement
+        ).groups()  # type: ignore[union-attr]
+        wanted.add(f"py-{name}@{low}:{int(high) - 1 if high else ''}")
+    rust = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    python = PROJECT["requires-python"].removeprefix(">=")
+    wanted |= {f"py-{each.replace('==', '@')}" for each in build}
+    wanted |= {"c", "otf2@3", f"rust@{rust}:", f"python@{python}:"}
+    assert sorted(spack_specs()) == sorted(wanted)

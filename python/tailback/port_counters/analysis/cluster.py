@@ -34,6 +34,11 @@ class Cluster:
         """Threads of all workers."""
         return sum(self._client.nthreads().values())
 
+    @property
+    def ahead(self) -> int:
+        """How many pieces it works on at a time."""
+        return max(FAN_IN, _IN_FLIGHT * max(self.threads, 1))
+
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces.
 
@@ -43,7 +48,7 @@ class Cluster:
             CounterError: A worker cannot read a piece.
         """
         aggregates = list(passes)
-        ahead = max(FAN_IN, _IN_FLIGHT * max(self.threads, 1))
+        ahead = self.ahead
         total: Any = None
         for start in range(0, len(pieces), ahead):
             level = self._client.map(

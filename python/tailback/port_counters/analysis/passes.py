@@ -19,8 +19,8 @@ import polars as pl
 from tailback.io.parquet import reading, scan_tables
 from tailback.port_counters.schema import CounterError
 
-SLICE_ROWS: Final = 3_000_000
-"""Rows of a piece where there are no files to divide the archive."""
+SLICE_ROWS: Final = 1_000_000
+"""Most rows of a piece: its sums take half a gigabyte."""
 
 FAN_IN: Final = 16
 """How many contributions are added up at a time."""
@@ -56,6 +56,11 @@ class Aggregate:
 
 class Engine(Protocol):
     """Processes pieces."""
+
+    @property
+    def ahead(self) -> int:
+        """How many pieces it works on at a time."""
+        ...
 
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces."""
@@ -102,6 +107,8 @@ def added(
 class LocalEngine:
     """Processes pieces in this process, one after the other, each on all cores."""
 
+    ahead = 1
+
     def add_up(self, pieces: Sequence[Piece], passes: Sequence[Aggregate]) -> list[pl.DataFrame]:
         """The total of each pass over all pieces."""
         waiting: list[list[pl.DataFrame]] = []
@@ -124,7 +131,8 @@ class Archive:
 
     Attributes:
         rows: All rows, lazily.
-        files: The Parquet files they are in, in order; empty where they come from elsewhere.
+        files: The Parquet files they are in, in order, checked (``scan_tables``); empty where they
+            come from elsewhere.
         prepare: Row-wise preparation of the rows of a file.
     """
 
@@ -144,16 +152,21 @@ class Archive:
         return Archive(more(self.rows), self.files, both)
 
     def pieces(self) -> list[Piece]:
-        """The pieces: files, or slices of rows where there are none."""
-        if self.files:
-            return [Piece(self._scan(file), file) for file in self.files]
-        rows = int(self.rows.select(pl.len()).collect(engine="streaming").item())
-        starts = range(0, max(rows, 1), SLICE_ROWS)
-        return [Piece(self.rows.slice(start, SLICE_ROWS)) for start in starts]
+        """The pieces: slices of the files, or of the rows where there are none."""
+        if not self.files:
+            return [Piece(rows) for rows in _slices(self.rows)]
+        return [piece for file in self.files for piece in self._of_file(file)]
 
-    def _scan(self, file: str) -> pl.LazyFrame:
-        rows = scan_tables(file, error=CounterError)
-        return rows if self.prepare is None else self.prepare(rows)
+    def _of_file(self, file: str) -> list[Piece]:
+        prepare = self.prepare or (lambda rows: rows)
+        table = scan_tables(file, error=CounterError, checked=True)
+        with reading(file, error=CounterError):
+            return [Piece(prepare(rows), file) for rows in _slices(table)]
+
+
+def _slices(rows: pl.LazyFrame) -> list[pl.LazyFrame]:
+    count = int(rows.select(pl.len()).collect(engine="streaming").item())
+    return [rows.slice(start, SLICE_ROWS) for start in range(0, max(count, 1), SLICE_ROWS)]
 
 
 def _both(rows: pl.LazyFrame, first: Prepare, second: Prepare) -> pl.LazyFrame:

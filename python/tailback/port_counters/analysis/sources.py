@@ -364,10 +364,17 @@ def _one_run(paths: Sequence[Path], reader: str | None) -> None:
 def _is_archive(path: Path) -> bool:
     try:
         if path.is_dir():
-            return any(path.glob("part-*.parquet"))
+            return bool(_parts(path))
         return path.suffix == ".parquet" and path.is_file()
     except (OSError, ValueError):
         return False
+
+
+def _parts(folder: Path) -> list[Path]:
+    """The files of an archive: those called part, or all where there is nothing but tables."""
+    files = sorted(file for file in folder.iterdir() if not file.name.startswith((".", "_")))
+    parts = [file for file in files if file.match("part-*.parquet")]
+    return parts or (files if all(file.suffix == ".parquet" for file in files) else [])
 
 
 def _files_in(path: Path) -> list[Path]:
@@ -430,9 +437,9 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
 
 def _open(path: Path) -> CounterSource:
     """An archive of intervals."""
-    files = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    files = _parts(path) if path.is_dir() else [path]
     files, notes = readable_files(files)
-    frame = scan_tables(files, error=CounterError)
+    frame = scan_tables(files, error=CounterError, checked=True)
     names = frame.collect_schema().names()
     _needs(names, path)
     parts = tuple(str(file.absolute()) for file in files)

@@ -219,13 +219,13 @@ class Meaning:
         kind: Kind of event that it counts, one of :data:`KINDS`.
         side: Whether it counts what the port receives (``rx``) or sends (``tx``). Errors of ``rx``
             come from the cable or the far end. Pauses of ``rx`` are the far end's.
-        unit: ``events``, or ``us``: a time in microseconds.
+        unit: ``events``, or ``us`` or ``ns``: a time.
         bits: Width of a counter that stops at all ones; None where it is wider or wraps.
     """
 
     kind: str
     side: Literal["rx", "tx"]
-    unit: Literal["events", "us"] = "events"
+    unit: Literal["events", "us", "ns"] = "events"
     bits: int | None = None
 
     @property
@@ -297,9 +297,11 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
         ("effective_physical_errors", "link_error_recoveries_phy", "link_down_events_phy"),
     ),
     "raw_physical_errors": (Meaning("corrected", "rx"), ("phy_corrected_bits",)),
-    # Slingshot: telemetry of the Cassini driver.
-    "hni_pcs_uncorrected_cw": (Meaning("errors", "rx"), ()),
+    # Slingshot: telemetry of the Cassini driver. A replay is what link-level retry sends again.
+    "hni_pcs_uncorrected_cw": (Meaning("errors", "rx"), ("hni_llr_rx_replay_event",)),
+    "hni_llr_tx_replay_event": (Meaning("errors", "tx"), ()),
     "hni_pcs_corrected_cw": (Meaning("corrected", "rx"), ()),
+    "pct_spt_timeouts": (Meaning("timeouts", "tx"), ("pct_sct_timeouts",)),
     # Omni-Path: PortStatus, as opapmaquery and the hfi1 driver name it.
     "uncorrectable_errors": (Meaning("errors", "rx", bits=8), ()),
     "mark_fecn": (Meaning("marking", "tx"), ("port_mark_fecn", "mark_fecns")),
@@ -389,10 +391,12 @@ _PAUSED_US: Final = re.compile(
 """The durations whose unit, microseconds, is documented: of mlx5 and of SAI (SONiC)."""
 _CXI_PAUSE: Final = re.compile(r"hni_pause_(?P<side>recv|xoff_sent)_[0-7]")
 """Pause frames of a traffic class of Slingshot's adapters."""
+_CXI_PAUSED: Final = re.compile(r"hni_(?P<side>[rt]x)_paused_(?:[0-7]|std)")
+"""Cycles of 1 ns in which a traffic class could not send (tx), or kept the far end from it (rx)."""
 _DISCARDS: Final = re.compile(r"(?:prio[0-7]_|pri[0-7]_)?discards?(?:_phy)?")
 _PRIORITY: Final = re.compile(
     r"pri(?:o|ority)?[_-]?[0-7]|pfc_[0-7]|hni_pause_(?:recv|xoff_sent)_[0-7]|"
-    r"slrcv(?:fecn|becn)[0-9]|swportvlcongestion[0-9]|"
+    r"slrcv(?:fecn|becn)[0-9]|swportvlcongestion[0-9]|hni_discard_cntr_[0-7]|"
     r"(?:inactive|mtu|limit)discards"
 )
 """Counters of a priority, a lane or a kind, which add up to that of the port."""
@@ -416,8 +420,13 @@ _OPTIONAL: Final = {
     "swport_vlcongestion": Meaning("discarded-sent", "tx", bits=16),
     "fecuncorrectable_block_ctr_lane": Meaning("errors", "rx", bits=32),
     "tx_wait_vl": Meaning("waited", "tx"),
+    "hni_discard_cntr_": Meaning("discarded-sent", "tx"),
 }
-"""Counters of optional tables, without the number of the virtual lane, service level or lane."""
+"""Counters of lanes, service levels and traffic classes, without their numbers."""
+_RUN_TOGETHER: Final = {
+    name.replace("_", ""): meaning for name, meaning in (_OPTIONAL | _MEANING).items()
+}
+"""The same as infiniband-exporter writes names of ibqueryerrors: ``symbolerrorcounter``."""
 _DIRECTION: Final = re.compile(r"(?:^|[._-])(rx|tx)(?=[._-]|$)")
 
 
@@ -441,11 +450,19 @@ def meaning_of(counter: str) -> Meaning | None:
     name = normal_name(counter)
     if (meaning := _MEANING.get(name) or _OPTIONAL.get(name.rstrip("0123456789"))) is not None:
         return meaning
+    if counter.startswith("infiniband_"):
+        run_together = _RUN_TOGETHER.get(name.removeprefix("port").removesuffix("counter"))
+        if run_together is not None:
+            return run_together
     if paused := _PAUSED_US.fullmatch(name):
         received = "rx" in (paused["side"], paused["sai"])
         return Meaning("paused", "rx", "us") if received else Meaning("pausing", "tx", "us")
     if paused := _CXI_PAUSE.fullmatch(name):
         return Meaning("paused", "rx") if paused["side"] == "recv" else Meaning("pausing", "tx")
+    if paused := _CXI_PAUSED.fullmatch(name):
+        if paused["side"] == "tx":
+            return Meaning("paused", "rx", "ns")
+        return Meaning("pausing", "tx", "ns")
     direction = _DIRECTION.search(name)
     if direction is None or _NOT_FRAMES.search(name):
         return None
@@ -456,6 +473,9 @@ def meaning_of(counter: str) -> Meaning | None:
         return Meaning("discarded", "rx") if received else Meaning("discarded-sent", "tx")
     return None
 
+
+_UNIT_NS: Final = {"us": 1000, "ns": 1}
+"""Nanoseconds of the units of times."""
 
 SPEED: Final = "speed_mbps"
 """Name under which :data:`READINGS` have the data rate of a port in Mb/s, 0 if its link is down."""
@@ -490,7 +510,7 @@ def port_events(
             events = {name: rise for name, rise, _ in counts if _unit(name) == "events"}
             total = _total(kind, events)
             # Priorities are paused at the same time or not: the longest is the least it can be.
-            paused_us = max((rise for name, rise, _ in counts if _unit(name) == "us"), default=0)
+            paused_ns = max((rise * _UNIT_NS.get(_unit(name), 0) for name, rise, _ in counts))
             rows.append(
                 (
                     kind,
@@ -503,7 +523,7 @@ def port_events(
                     full,
                     _total(kind, {name: v for name, _, v in counts if _unit(name) == "events"}),
                     total / seconds if seconds else None,
-                    paused_us / 1e6 / seconds if paused_us and seconds else None,
+                    paused_ns / 1e9 / seconds if paused_ns and seconds else None,
                 )
             )
     return in_order(pl.DataFrame(rows, schema=PORT_EVENTS.polars_schema, orient="row"))
@@ -672,17 +692,18 @@ def pauses(readings: pl.DataFrame) -> pl.DataFrame:
         name: counter_meaning for name in names if (counter_meaning := meaning_of(name)) is not None
     }
     paused = [name for name, meaning in meant.items() if meaning.kind == "paused"]
-    times = [name for name in paused if meant[name].unit == "us"]
+    times = {name: _UNIT_NS[meant[name].unit] for name in paused if meant[name].unit in _UNIT_NS}
     step = pl.col("step")
     timed = pl.col("counter").is_in(times)
+    worth = pl.col("counter").replace_strict(times, default=1, return_dtype=pl.Int64)
     longest = step.filter(timed).max()
     return (
         readings.filter(pl.col("counter").is_in(paused))
         .sort("time_ns", maintain_order=True)
-        .with_columns(step=_counter_rise(pl.col("value").cast(pl.Int64), _KEY).fill_null(0))
+        .with_columns(step=_counter_rise(pl.col("value").cast(pl.Int64), _KEY).fill_null(0) * worth)
         .group_by(*_PORT, "time_ns", maintain_order=True)
         .agg(
-            paused=pl.when(timed.any()).then(longest * 1000),
+            paused=pl.when(timed.any()).then(longest),
             frames=step.filter(~timed).sum(),
             several=step.filter(timed).sum() > longest,
         )

@@ -2,9 +2,9 @@
 
 ``<device>/device/telemetry/hni_sts_tx_ok_octets`` and its neighbours hold a number and the time of
 its reading, in seconds since 1970: ``81275@1790000000.123456789``. Names and meaning: HPE Cassini
-driver (``cassini-telemetry``), and HPE Slingshot performance counters. ``hni_tx_paused_N`` counts
-cycles of 1 ns in which traffic class N was paused. ``device/properties/nid`` tells adapters of one
-name apart.
+driver (``cxi_core``), and HPE Cassini Performance Counters. ``device/properties`` has the state of
+the link (``link``, 0 or 1), its rate (``speed``, Mb/s) and ``nid``, which tells adapters of one
+name apart. ``device/port/speed`` names the rate: ``BS_200G``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tailback.io.input_files import opened
-from tailback.port_counters.findings.port_events import meaning_of
+from tailback.port_counters.findings.port_events import SPEED
 from tailback.port_counters.readers.model import (
     CounterData,
     events_of,
@@ -29,18 +29,16 @@ HAS_TIME_STAMPS = True
 
 _VALUE: Final = re.compile(r"(?P<value>[0-9]+)(?:@(?P<time>[0-9]{9,10}(?:\.[0-9]{1,9})?))?")
 _CLASS: Final = re.compile(r"(?P<name>.+)_[0-7]")
-_SPEED: Final = re.compile(r"[A-Za-z_]*(?P<gbps>[0-9]{1,4})G")
+_SPEED: Final = re.compile(r"(?P<mbps>[0-9]{3,7})|[A-Za-z_]+(?P<gbps>[0-9]{1,4})G")
+_SPEEDS: Final = ("properties/speed", "port/speed", "port/0/link/speed")
 _NID: Final = re.compile(r"(?P<hex>0x[0-9a-fA-F]{1,16})|(?P<number>[0-9]{1,19})")
 _LONGEST: Final = 256
 _BYTES: Final = {"hni_sts_tx_ok_octets": "data_bytes", "hni_sts_rx_ok_octets": "received_bytes"}
 _SUMS: Final = {
     "hni_pkts_sent_by_tc": "packets",
     "hni_pkts_recv_by_tc": "received_packets",
-    "hni_pause_recv": "pause_frames",
 }
 """Counters of a traffic class each, which together give a column."""
-_LONGEST_OF: Final = {"hni_tx_paused": "paused_ns"}
-"""The same, where classes count at the same time or not: the largest is the least it can be."""
 
 
 def sniff(path: Path) -> bool:
@@ -105,18 +103,16 @@ def _device(device: Path, unknown: dict[str, None]) -> tuple[dict[str, Any], boo
         elif of_class in _SUMS:
             column = _SUMS[of_class]
             row[column] = row.get(column, 0) + value
-        elif of_class in _LONGEST_OF:
-            column = _LONGEST_OF[of_class]
-            row[column] = max(row.get(column, 0), value)
-        elif meaning_of(name) is None:
-            unknown.setdefault(name)
-        if meaning_of(name) is not None:
+        else:
             note_counter(row, unknown, name, value)
     if match := _NID.fullmatch(_text(device / "device" / "properties" / "nid") or ""):
         row["node_guid"] = int(match["hex"] or match["number"], 16 if match["hex"] else 10)
-    speed = _text(device / "device" / "properties" / "speed")
-    if match := _SPEED.fullmatch(speed or ""):
-        row["capacity_gbps"] = float(match["gbps"])
+    if _text(device / "device" / "properties" / "link") == "0":
+        row.setdefault("events", {})[SPEED] = 0
+    else:
+        rates = (_SPEED.fullmatch(_text(device / "device" / place) or "") for place in _SPEEDS)
+        if rate := next(filter(None, rates), None):
+            row["capacity_gbps"] = float(rate["gbps"] or int(rate["mbps"]) / 1e3)
     if latest:
         row["time_ns"] = latest
     return row, bool(latest)

@@ -90,7 +90,7 @@ def interface_row(counters: Mapping[str, int], unknown: dict[str, None]) -> dict
         if name.lower() not in used | others:
             note_counter(row, unknown, name, value)
     meanings = [meaning_of(name) for name in row.get("events", {})]
-    if any(m is not None and (m.kind, m.unit) == ("paused", "us") for m in meanings):
+    if any(m is not None and m.kind == "paused" and m.unit != "events" for m in meanings):
         discards = row.pop("drops", None)
         if discards is not None:
             row["events"][_discards_name(lowered)] = discards

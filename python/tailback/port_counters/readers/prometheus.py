@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from tailback.fabric.rates import LANE_SIGNAL_GBPS, data_rate_gbps
 from tailback.io.delimited import normal
 from tailback.io.exposition import INFO
 from tailback.io.input_files import content, head, is_input_file
@@ -69,6 +70,14 @@ METRICS: Final[dict[str, tuple[str, float]]] = {
             ("rate_bytes_per_second", ("capacity_gbps", _BYTES_PER_SECOND)),
         )
     },
+    # guilbaults/infiniband-exporter has the words, and the names, of ibqueryerrors.
+    "infiniband_portxmitdata_total": ("data_bytes", 4),
+    "infiniband_portxmitpkts_total": ("packets", 1),
+    "infiniband_portxmitwait_total": ("xmit_wait_ticks", 1),
+    "infiniband_portrcvdata_total": ("received_bytes", 4),
+    "infiniband_portrcvpkts_total": ("received_packets", 1),
+    "infiniband_speed": ("lane_gbps", 1),
+    "infiniband_width": ("lanes", 1),
     "node_network_transmit_bytes_total": ("data_bytes", 1),
     "node_network_transmit_packets_total": ("packets", 1),
     "node_network_transmit_drop_total": ("drops", 1),
@@ -91,7 +100,19 @@ _DROPS: Final = {
 Several collectors of an exporter may serve this one counter. ``queue_drops`` are others
 (:func:`~tailback.port_counters.readers.model.with_all_drops`).
 """
-_RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column.endswith("gbps"))
+_RATE_COLUMNS: Final = {"capacity_gbps": pl.Float64, "lane_gbps": pl.Float64, "lanes": pl.Float64}
+_RATES: Final = frozenset(name for name, (column, _) in METRICS.items() if column in _RATE_COLUMNS)
+_SPEED_OF: Final = {float(signal): name for name, (signal, _) in LANE_SIGNAL_GBPS.items()}
+_LOCAL: Final = {
+    "local_guid": "guid",
+    "local_name": "node",
+    "local_port": "port",
+    "remote_name": "peer",
+    "remote_port": "peer_port",
+    "remote_guid": "",
+    "component": "",
+}
+"""Our names of labels of infiniband-exporter, empty where they only repeat others."""
 _QUERY: Final = (
     "tailback_port_xmit_wait_ticks_total, node_infiniband_port_transmit_wait_total, "
     "infiniband_switch_port_transmit_wait_total or node_network_transmit_bytes_total, with the "
@@ -184,6 +205,9 @@ class PortSeries:
             names = self.hosts.setdefault(labels.get("instance", ""), set())
             names.update([labels["nodename"]] if labels.get("nodename") else [])
         else:
+            if "local_guid" in labels:
+                named = {_LOCAL.get(label, label): value for label, value in labels.items()}
+                labels = {label: value for label, value in named.items() if label}
             self.series.append((labels, list(values)))
 
     def data(self, source: str = "prometheus") -> CounterData:
@@ -212,7 +236,8 @@ class PortSeries:
         kinds = {name: READINGS.polars_schema[name] for name in _PLACE}
         parts = [pl.DataFrame(schema=kinds)]
         for column, rows in columns.items():
-            schema = {**kinds, column: READINGS.polars_schema.get(column, pl.UInt64)}
+            kind = _RATE_COLUMNS.get(column) or READINGS.polars_schema.get(column, pl.UInt64)
+            schema = {**kinds, column: kind}
             parts.append(pl.DataFrame(rows, schema=schema, orient="row", strict=False))
         events = pl.DataFrame(event_rows, schema=port_events.READINGS, orient="row")
         # A port of which only errors are known has readings too: it is one of the ports read.
@@ -222,7 +247,7 @@ class PortSeries:
             .group_by(_PLACE, maintain_order=True)
             .agg(pl.col(column).max() for column in columns)
         )
-        frame = with_all_drops(frame)
+        frame = _with_lane_rates(with_all_drops(frame))
         if "capacity_gbps" in columns:
             # An interface that is down has no rate.
             rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")
@@ -244,6 +269,18 @@ class PortSeries:
         if len(names) != 1 or not labels["__name__"].startswith("node_"):
             return labels
         return {"nodename": next(iter(names)), **labels}
+
+
+def _with_lane_rates(frame: pl.DataFrame) -> pl.DataFrame:
+    """Readings with the data rate that width and speed of a lane give, instead of these."""
+    if not {"lane_gbps", "lanes"} <= set(frame.columns):
+        return frame.drop("lane_gbps", "lanes", strict=False)
+    rates = [
+        data_rate_gbps(f"{int(lanes or 0)}x", _SPEED_OF.get(gbps, ""))
+        for lanes, gbps in frame.select("lanes", "lane_gbps").iter_rows()
+    ]
+    stated = pl.Series("capacity_gbps", rates, pl.Float64)
+    return frame.drop("lane_gbps", "lanes").with_columns(stated)
 
 
 def _target(metric: str) -> tuple[str, float]:
@@ -335,7 +372,7 @@ def _place(labels: Mapping[str, str]) -> tuple[int, DeviceIdentity, int, str | N
     used |= {label for label in _NODE if labels.get(label) == name}
     if labels["__name__"].startswith("node_qdisc_"):
         used.add("kind")
-    elif labels["__name__"] == INFO:
+    elif labels.get("peer"):
         used |= {"peer_port", "width", "speed"}
     labels_left = tuple(
         sorted((key, value) for key, value in labels.items() if key not in used and value)
