@@ -91,7 +91,7 @@ def on_likely_paths(
     simulations = len(choices) * (1 + SUSPECTS)
     events = int(run.summary["events"]) * simulations
     if len(choices) > 1 and events <= SEARCH_EVENTS and fits(simulations):
-        agrees = _Agreement.of(prepared, run, measured, evidence, threads)
+        agrees = _CallAgreement.of(prepared, run, measured, evidence, threads)
         choices.sort(key=agrees.misfit)
     if choices:
         return partial(with_flow_seeds, seeds=choices[0])
@@ -160,7 +160,7 @@ def chance_of_paths(prepared: PreparedScenario, run: Run) -> float | None:
 
 
 @dataclass(frozen=True)
-class _Agreement:
+class _CallAgreement:
     """How well the times of calls agree with paths of flows.
 
     Attributes:
@@ -183,7 +183,7 @@ class _Agreement:
         measured: MeasuredRun,
         evidence: NetworkEvidence,
         threads: int | None,
-    ) -> _Agreement:
+    ) -> _CallAgreement:
         """Arguments as in :func:`on_likely_paths`."""
         profile = call_profile(measured.tables, prepared.observed.program)
         compare = comparisons(prepared, measured, evidence, run, profile)

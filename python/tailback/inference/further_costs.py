@@ -251,13 +251,13 @@ def _placement_costs(
     }
     if not tried:
         return (), ()
-    found = min(
+    fastest = min(
         tried,
         key=lambda name: (
             evaluate(replace(apart, placement=placements[name], placement_name=name)).elapsed_ps
         ),
     )
-    best = tried[found]
+    best = tried[fastest]
     # Candidates equal to an earlier one have been left out.
     in_order = tried.get("by-switch", tried.get("block", alone))
     now, least, ordered = (

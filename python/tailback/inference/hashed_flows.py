@@ -298,8 +298,11 @@ def add_hashed_flows(
     first = next(iter(space.machines.values()))
     run = space.alone(first.name, None, with_others=False)
     model = space.posterior().model
-    known = bool(first.prepared.scenario.engine.flow_seeds)
-    if known or routing_is_stated(first.prepared) or model.lossy:
+    if (
+        first.prepared.scenario.engine.flow_seeds
+        or routing_is_stated(first.prepared)
+        or model.lossy
+    ):
         return
     if model.missing_share(run.elapsed_ps) < FAULT:
         return

@@ -148,8 +148,8 @@ def with_flow_seeds(
 def hashes_at_random(prepared: PreparedScenario) -> bool:
     """Whether flows are stated to be hashed to paths, and by which hash is not."""
     engine = prepared.scenario.engine
-    known = engine.path_seed is not None or bool(engine.flow_seeds)
-    return routing_choice(prepared) == HASHED and not known
+    seeded = engine.path_seed is not None or bool(engine.flow_seeds)
+    return routing_choice(prepared) == HASHED and not seeded
 
 
 def with_even_flows(prepared: PreparedScenario) -> PreparedScenario:

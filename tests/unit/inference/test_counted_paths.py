@@ -123,8 +123,7 @@ def test_paths_of_hashes_are_usual() -> None:
 def test_other_placements_are_hashed_anew() -> None:
     scenario = prepared()
     seeds, *_ = counted_seeds(scenario, execute(scenario), over_one_spine(scenario))
-    known = with_flow_seeds(scenario, seeds)
-    evaluate = make_simulation(known)
+    evaluate = make_simulation(with_flow_seeds(scenario, seeds))
     moved = np.roll(scenario.observed.node, 1)
     again = evaluate(Change(placement=moved, placement_name="rolled", measure=True))
     hashed = evaluate(
@@ -132,3 +131,13 @@ def test_other_placements_are_hashed_anew() -> None:
     )
     assert again.elapsed_ps == hashed.elapsed_ps
     assert evaluate(Change(measure=True)).elapsed_ps > again.elapsed_ps
+
+
+def test_a_flow_may_have_a_seed_of_its_own() -> None:
+    """One flow takes the path of another seed, and all others stay on theirs."""
+    inner = between_switches(prepared().fabric)
+    others = sent_by(prepared(routing="ecmp", path_seed=3))[inner]
+    moved = sent_by(prepared(routing="ecmp", path_seed=3, flow_seeds=[(0, 4, 12)]))[inner]
+    change = np.sort((moved - others)[moved != others])
+    size = float(2**20)
+    np.testing.assert_allclose(change, [-size, -size, size, size], rtol=0.02)
