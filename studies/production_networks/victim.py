@@ -19,13 +19,15 @@ import polars as pl
 
 from measuring import put
 from studies.production_networks.compare import PAGE
-from studies.production_networks.definitions import forced_idle_fraction
+from studies.production_networks.definitions import FDR_TICK_NS, forced_idle_fraction
 from studies.production_networks.simulated import EXAMPLES, counters_of, percent, run_of
-from studies.production_networks.yellowstone import ROUNDS
+from studies.production_networks.yellowstone import LARGEST, ROUNDS
 from studies.taffet2019.reproduction import Row, state_agreement, table
 from tailback import Run, load_scenario, simulate
+from tailback.fabric.rates import LinkSpeed
 from tailback.port_counters.analysis import classes
 from tailback.port_counters.readers import from_run
+from tailback.port_counters.ticks import tick_of
 from tailback.simulation import load_fabric
 
 LINE_GBPS: Final = 8
@@ -41,6 +43,8 @@ LINKS: Final = (
 )
 HOSTS: Final = ("f1", "f2", "c1", "c2", "p", "w")
 MEBIBYTES: Final = 4
+SWITCH_X: Final = 0xC738
+"""Device id of SwitchX."""
 CHOSEN: Final = (("Spine", "down"), ("Leaf", "up"), ("ToR", "down"), ("ToR", "up"))
 """Classes of the compute network beside leaf down, in the order of Table I."""
 
@@ -234,6 +238,7 @@ def growth_rows() -> list[Row]:
     # Table III: the two readings of the paper's example, as equation 3 takes them.
     ticks = np.array([2426695474, 2433352285])
     query = np.array([0, 124199424 - (24841529 - 18350267) // 2])
+    tick_ns = tick_of(LinkSpeed(4, "FDR").gbps, device_id=SWITCH_X).low_ns
     fraction = forced_idle_fraction(ticks, query, np.array([18350267, 24841529]))
     return [
         Row(
@@ -256,8 +261,17 @@ def growth_rows() -> list[Row]:
             "1.179",
             f"{float(fraction[0]):.3f}",
             state_agreement(abs(fraction[0] - 1.179) < 5e-4),
-            "equation 3 with the paper's tick of 22 ns; with the vendor's rule (18.77 ns on FDR) "
-            "it is 1.006: see below",
+            f"equation 3 with the paper's tick of {FDR_TICK_NS:g} ns",
+        ),
+        *(
+            Row(
+                f"Table II: largest fraction, {' '.join(kind)}, with a tick of {tick_ns:.2f} ns",
+                f"{LARGEST[kind]:.3f}",
+                f"{LARGEST[kind] * tick_ns / FDR_TICK_NS:.3f}",
+                "–",
+                "the vendor's tick of SwitchX on FDR",
+            )
+            for kind in (("Leaf", "down"), ("Leaf", "up"), ("ToR", "up"))
         ),
     ]
 
