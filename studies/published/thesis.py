@@ -234,7 +234,7 @@ FIGURES: Final = (
         "Figure 4.11",
         "reduction in five slices of time",
         (Cell(TREES, "time"),),
-        "{0} without TraceR's lookahead for each chunk of 32 B",
+        "{0} without TraceR's lookahead for each chunk",
         "taffet2019/reduction-slices-1.png",
         quoted=(Cell(TREES, f"time{AT_LINE_RATE}"),),
     ),
