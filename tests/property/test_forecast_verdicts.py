@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailback.diagnosis.confidence import BEYOND_OWN_COST, SURE
-from tailback.diagnosis.model import Diagnosis
+from tailback.diagnosis.model import MIN_GAIN, Diagnosis
 from tailback.evaluate import Change, Evaluate
 from tailback.remedy import diagnose
 from tailback.remedy.advice import CAUSE_OF_KIND, usable_kinds
-from tailback.remedy.proof import MIN_GAIN, improvements, mean_gain
+from tailback.remedy.proof import improvements, mean_gain
 from tailback.run.run import Run
 from tailback.units import percent
 from tests.factories.diagnosis_runs import (

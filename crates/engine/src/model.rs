@@ -1,6 +1,7 @@
 //! The immutable model that all shards share: fabric, routes, settings, program, placement,
 //! partition.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use tailback_fabric::{Detour, Fabric, FabricError, RoutePlan, RouteState, RoutingRule};
@@ -42,7 +43,9 @@ pub(crate) struct Model<'a> {
     /// Ranks of every shard, in order.
     ranks: Vec<Vec<u32>>,
     /// What switches hash the path of a packet with.
-    pub paths: RandomSource,
+    paths: RandomSource,
+    /// The same of each message; empty where all have the same.
+    paths_of_messages: Vec<RandomSource>,
     /// Random numbers for the choice among candidates and for reservoirs.
     pub choice: RandomSource,
     pub reservoir: RandomSource,
@@ -137,7 +140,8 @@ impl<'a> Model<'a> {
             attachments: attachments(fabric, plan, &partition),
             groups: groups(plan, &partition),
             total_packets: compiled.messages.iter().map(of_packets).sum(),
-            paths: RandomSource::new(settings.path_seed.unwrap_or(settings.seed), Stream::Route),
+            paths: path_source(settings, None),
+            paths_of_messages: paths_of_messages(settings, &compiled.messages),
             choice: RandomSource::new(settings.seed, Stream::Route),
             reservoir: RandomSource::new(settings.seed, Stream::Reservoir),
             program: compiled,
@@ -193,7 +197,7 @@ impl<'a> Model<'a> {
     /// or what it carries
     /// ([`crate::entropy`]).
     #[inline]
-    pub fn path_key(&self, message: u32, packet: u64) -> u64 {
+    fn path_key(&self, message: u32, packet: u64) -> u64 {
         let Envelope { src, dst, first_packet, .. } = self.program.messages[message as usize];
         if self.settings.routing == Routing::Ecmp {
             let pair = packet.wrapping_sub(first_packet) % u64::from(self.settings.queue_pairs);
@@ -201,6 +205,13 @@ impl<'a> Model<'a> {
         }
         let node = |rank: u32| self.placement.node[rank as usize];
         path_key([node(src), node(dst)], entropy(&self.settings, packet))
+    }
+
+    /// Random bits with which switches choose the path of a packet of a message, at one hop.
+    #[inline]
+    pub fn path_bits(&self, message: u32, packet: u64, hop: u64) -> u64 {
+        let paths = self.paths_of_messages.get(message as usize).unwrap_or(&self.paths);
+        paths.draw(self.path_key(message, packet), hop)
     }
 
     /// Delay of the first packet of a paced message.
@@ -476,6 +487,25 @@ fn attachments(fabric: &Fabric, plan: &RoutePlan, partition: &Partition) -> Vec<
         ejection: local(plan.ejection[node]),
     };
     (0..fabric.n_nodes as usize).map(attachment).collect()
+}
+
+/// Random numbers with which switches choose paths; `seed` is that of a single flow.
+fn path_source(settings: &Settings, seed: Option<u64>) -> RandomSource {
+    let all = settings.path_seed.unwrap_or(settings.seed);
+    RandomSource::new(seed.unwrap_or(all), Stream::Route)
+}
+
+/// The same for each message; empty where no flow has a seed of its own.
+fn paths_of_messages(settings: &Settings, messages: &[Envelope]) -> Vec<RandomSource> {
+    if settings.flow_seeds.is_empty() {
+        return Vec::new();
+    }
+    let seeds: HashMap<(u32, u32), u64> =
+        settings.flow_seeds.iter().map(|&(src, dst, seed)| ((src, dst), seed)).collect();
+    messages
+        .iter()
+        .map(|message| path_source(settings, seeds.get(&(message.src, message.dst)).copied()))
+        .collect()
 }
 
 pub(crate) fn packets_of(message: &Envelope, settings: &Settings) -> u32 {

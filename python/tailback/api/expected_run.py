@@ -20,17 +20,16 @@ from tailback.diagnosis.wording import (
 from tailback.errors import ScenarioError, by_option
 from tailback.evaluate import Change, Evaluate
 from tailback.evidence import MeasuredRun
+from tailback.inference.counted_paths import on_likely_paths
 from tailback.inference.evidence import NetworkEvidence, with_samples
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.explain import add_evidence
 from tailback.inference.explain_wording import engine_settings
 from tailback.inference.further_costs import further_costs
-from tailback.inference.hashed_flows import has_few_flows
 from tailback.inference.machine_models import (
     hashes_at_random,
     with_acknowledged_sends,
     with_even_flows,
-    with_whole_flows,
 )
 from tailback.inference.measured_run import (
     TraceCalibration,
@@ -208,11 +207,16 @@ class EvidenceFiles:
                 evaluate = make_simulation(prepared, threads=threads)
                 measured = with_instant_network(measured, evaluate)
             lossy = lossy and not routing_is_stated(prepared)
-            if (hashed or lossy) and has_few_flows(prepared, run):
-                alone = fifo is prepared
-                prepared, fifo = with_whole_flows(prepared), with_whole_flows(fifo)
-                fifo = prepared if alone else fifo
-                run = execute(prepared, watch=watch, threads=threads, record_computation=True)
+            if hashed or lossy:
+                on_paths = on_likely_paths(prepared, run, measured, evidence, threads)
+                if on_paths is not None:
+                    alone = fifo is prepared
+                    prepared, fifo = on_paths(prepared), on_paths(fifo)
+                    fifo = prepared if alone else fifo
+                    run = execute(prepared, watch=watch, threads=threads, record_computation=True)
+                    counted = bool(prepared.scenario.engine.flow_seeds)
+                    times = measured.measured.model_copy(update={"counted_paths": counted})
+                    measured = replace(measured, measured=times)
             with stage("causes in the evidence"), reserved(AFTER_SEARCH):
                 explained = add_evidence(
                     prepared,

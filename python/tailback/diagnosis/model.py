@@ -265,6 +265,11 @@ LABELS: Final = {
 """Displayed prefix of the reason, by status; other statuses have none."""
 
 
+MIN_GAIN = 0.02
+"""Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest
+one without it."""
+
+
 class Candidate(FrozenModel):
     """A remedy that was tried: estimated by the fluid model, proved packet by packet.
 

@@ -174,6 +174,7 @@ class Measured(FrozenModel):
         durations_only: Whether only the durations of calls are recorded, not when they began.
         parallelism: Dimensions of parallelism of a training run, like "tensor parallel 8, data
             parallel 4"; empty if its communicators show none.
+        counted_paths: Whether counters show which paths its flows took.
     """
 
     elapsed_ps: int
@@ -195,6 +196,7 @@ class Measured(FrozenModel):
     not_recorded: str = ""
     durations_only: bool = False
     parallelism: str = ""
+    counted_paths: bool = False
 
     def with_ideal_network(self, ideal_ps: int) -> Measured:
         """Add the efficiencies from a replay on an ideal network that took ``ideal_ps``."""

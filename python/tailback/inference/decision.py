@@ -267,21 +267,26 @@ def decide(
 def _verdict(chances: Mapping[str, float], validity: Mapping[str, float]) -> Decision:
     """The most probable main cause, or none at all, if its probability is :data:`SURE`.
 
+    That nothing is at fault has one probability, whether links are full or not.
+
     Args:
         chances: Share of the members in which each is the main cause.
         validity: Probability that the assumptions behind a cause hold; otherwise it is unknown.
     """
     # Faults also occur in runs with no unexplained time.
+    sound = NO_FAULTS | {HEALTHY}
+    most = {name: 1.0 - UNUSUAL if name in sound else MODELLED for name in chances}
     probable = {
-        name: min(chance, 1.0 - UNUSUAL if name == HEALTHY else MODELLED) * validity.get(name, 1.0)
+        name: min(chance, most[name]) * validity.get(name, 1.0)
         for name, chance in chances.items()
         if name != UNEXPLAINED
     }
     probable[UNEXPLAINED] = max(1.0 - sum(probable.values()), 0.0)
     cause = max(probable, key=lambda name: probable[name])
-    if cause == UNEXPLAINED or probable[cause] < SURE:
+    sure = sum(probable.get(name, 0.0) for name in (sound if cause in sound else {cause}))
+    if cause == UNEXPLAINED or sure < SURE:
         return Decision("undetermined", 0.0, probable)
-    return Decision(cause, round(probable[cause], 3), probable)
+    return Decision(cause, round(min(sure, most[cause]), 3), probable)
 
 
 def _names(costs: Sequence[Cost], alternatives: Sequence[Alternative]) -> list[str]:

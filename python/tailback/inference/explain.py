@@ -674,6 +674,8 @@ def _name_sources(
         statements.sources.append(wording.DROPS)
     if chosen_by_chance(prepared):
         statements.sources.append(wording.WHOLE_FLOWS)
+    if prepared.scenario.engine.flow_seeds:
+        statements.sources.append(wording.COUNTED_PATHS)
     if evidence.congested is not None:
         sampled = int((~np.isnan(evidence.congested)).sum())
         statements.sources.append(wording.sampled_links(sampled))

@@ -125,6 +125,7 @@ DROPS: Final = "the network drops packets when queues are full; the model delays
 WHOLE_FLOWS: Final = (
     "assumed: switches keep each flow on one path, as hashing does (engine.routing states another)"
 )
+COUNTED_PATHS: Final = "paths of flows: those on which links carry the bytes that they counted"
 
 
 def queued_below_rate(busy_ps: int) -> str:

@@ -17,8 +17,8 @@ from tailback.evidence.measured_routes import (
     limited_by_routes,
     unevenness_of_tables,
 )
+from tailback.inference.counted_paths import chance_of_paths
 from tailback.inference.evidence import NetworkEvidence
-from tailback.inference.hashed_flows import hashed_as_counted
 from tailback.inference.hypotheses import FAULT
 from tailback.inference.interruptions import Interruptions
 from tailback.inference.machine_models import (
@@ -32,7 +32,6 @@ from tailback.inference.network_clues import flows_of, routing_is_stated
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.apply_change import UP_DOWN
-from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import tables_of
 from tailback.traffic.computation import (
     balanced,
@@ -74,14 +73,7 @@ def further_costs(
     limits, uneven = _route_limits(prepared, evidence, run)
     times = [evaluate(Change(seed_offset=seed)).elapsed_ps for seed in range(seeds)]
     routing = []
-    counted = _hashed_as_counted(prepared, evidence, run) if limits else None
-    if counted is not None:
-        as_counted, limits = make_simulation(counted), ()
-        routing = [
-            max(as_counted(Change(seed_offset=seed)).elapsed_ps - now, 0)
-            for seed, now in enumerate(times)
-        ]
-    elif limits:
+    if limits:
         routing = [
             max(evaluate(Change(limits=limits, seed_offset=seed)).elapsed_ps - now, 0)
             for seed, now in enumerate(times)
@@ -103,15 +95,22 @@ def further_costs(
     tables = tables_of(prepared.scenario, prepared.fabric)
     even_paths = EVEN_TABLES if tables is not None else _even_flows(prepared)
     beside = _placement_costs(evaluate, placements, seeds, Change(limits=limits)) if limits else ()
+    own_routes = even_paths or _without_chance(prepared)
+    hashed = bool(lossy_ps) and bool(prepared.scenario.engine.flow_seeds)
+    own_placement = (
+        _placement_costs(evaluate, placements, HASHES, OTHER_HASH, find_by=own_routes)
+        if hashed
+        else _placement_costs(evaluate, placements, seeds, own_routes)
+    )
     return FurtherCosts(
         tuple(saved[2 if by_order else 0]),
         tuple(saved[1]),
         tuple(routing),
         uneven,
         hot_receiver_share(run),
-        *_placement_costs(evaluate, placements, seeds, even_paths or _without_chance(prepared)),
+        *own_placement,
         () if even_paths is None else _saved_by_paths(prepared, evaluate, even_paths, times),
-        0 if even_paths is None else _saved_alone(evaluate, Change(), even_paths),
+        0 if even_paths is None else _saved_alone(evaluate, even_paths, healthy=hashed),
         0.0 if tables is None else unevenness_of_tables(tables.link, prepared.fabric),
         adapter_order_costs(prepared, evaluate, seeds),
         Interruptions.of(program, run.elapsed_ps),
@@ -119,11 +118,16 @@ def further_costs(
         *(beside or ((), ())),
         by_order=by_order,
         hashed_ps=_hashed_costs(prepared, evidence, evaluate, times) if lossy_ps else (),
+        hash_chance=chance_of_paths(prepared, run) if hashed else None,
     )
 
 
 EVEN_TABLES = Change(routing="deterministic", rule=UP_DOWN)
 """Forwarding tables that spread destinations evenly over up-links (D-mod-k; Zahavi, 2010)."""
+
+
+OTHER_HASH, HASHES = Change(routing="ecmp"), 4
+"""Other paths by a hash, and how many times they are drawn: ranks on other hosts have others."""
 
 
 def _even_flows(prepared: PreparedScenario) -> Change | None:
@@ -181,12 +185,15 @@ def _hashed_costs(
     )
 
 
-def _saved_alone(evaluate: Evaluate, now: Change, then: Change) -> int:
-    """Time that a change saves our job without other traffic, ps."""
-    first, second = (
-        evaluate(replace(change, background=False)).elapsed_ps for change in (now, then)
+def _saved_alone(evaluate: Evaluate, change: Change, *, healthy: bool) -> int:
+    """Time that a change saves our job without other traffic, or slow cables either, ps."""
+    now, then = (
+        evaluate(
+            replace(each, background=False, network="healthy" if healthy else "as-is")
+        ).elapsed_ps
+        for each in (Change(), change)
     )
-    return max(first - second, 0)
+    return max(now - then, 0)
 
 
 def _time_without(
@@ -229,20 +236,28 @@ def _placement_costs(
     placements: Mapping[str, NDArray[np.uint32]],
     seeds: int,
     routes: Change | None,
+    find_by: Change | None = None,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Time that other placements save our job, alone on the healthy network, by repetition.
 
     For the best placement, and for the one in the order of the hosts. ``routes`` are those that
-    the present ones are replaced by; None keeps them.
+    the present ones are replaced by, None keeps them; with ``find_by`` the best one is found.
     """
     alone = replace(routes or Change(), network="healthy", background=False)
+    apart = alone if find_by is None else replace(find_by, network="healthy", background=False)
     tried = {
         name: replace(alone, placement=nodes, placement_name=name)
         for name, nodes in placements.items()
     }
     if not tried:
         return (), ()
-    best = min(tried.values(), key=lambda change: evaluate(change).elapsed_ps)
+    found = min(
+        tried,
+        key=lambda name: (
+            evaluate(replace(apart, placement=placements[name], placement_name=name)).elapsed_ps
+        ),
+    )
+    best = tried[found]
     # Candidates equal to an earlier one have been left out.
     in_order = tried.get("by-switch", tried.get("block", alone))
     now, least, ordered = (
@@ -255,15 +270,6 @@ def _placement_costs(
     return saved[0], saved[1]
 
 
-def _hashed_as_counted(
-    prepared: PreparedScenario, evidence: NetworkEvidence, run: Run
-) -> PreparedScenario | None:
-    """The scenario with its flows on the paths that counters show; None if many, or not so."""
-    if not chosen_by_chance(prepared) or evidence.counters is None:
-        return None
-    return hashed_as_counted(prepared, run, evidence.counters.sent_bytes)
-
-
 def _route_limits(
     prepared: PreparedScenario, evidence: NetworkEvidence, run: Run
 ) -> tuple[Capacities, float]:
@@ -274,6 +280,8 @@ def _route_limits(
     counters, others = evidence.counters, evidence.others
     if counters is None or prepared.scenario.fabric.forwarding is not None:
         return (), 0.0
+    if prepared.scenario.engine.flow_seeds:
+        return (), 0.0  # The expected run has the paths that counters show.
     counted = float(np.nan_to_num(counters.sent_bytes).sum())
     if others is not None and others.sent_bytes > 0.02 * counted:
         return (), 0.0

@@ -25,7 +25,6 @@ from tailback.budget import fits, leave_out
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.step_times import StepProfile
 from tailback.fabric.model import Fabric
-from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.hypotheses import FAULT, UNUSUAL, Hypothesis
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import MachineModel, with_hashed_flows
@@ -86,6 +85,7 @@ class FlowPlacements:
         run: Run,
         seeds: Sequence[int] = range(SEEDS),
         least_bytes: int = LARGE_BYTES,
+        most_flows: int = MOST_FLOWS,
     ) -> FlowPlacements | None:
         """The placements; None if flows are too many or too small, or have no choice of paths.
 
@@ -94,10 +94,11 @@ class FlowPlacements:
             run: A run of it, with its messages.
             seeds: Seeds of the hash.
             least_bytes: Mean size of messages below which a flow is left out.
+            most_flows: Number of flows above which there are too many.
         """
         fabric = prepared.fabric
         flows = _flows(prepared, run, least_bytes)
-        if not 2 <= flows.height <= MOST_FLOWS:
+        if not 2 <= flows.height <= most_flows:
             return None
         src, dst = (flows[name].to_numpy().astype(np.int64) for name in ("src", "dst"))
         here, there = (
@@ -179,34 +180,6 @@ def has_few_flows(prepared: PreparedScenario, run: Run) -> bool:
     flows = flows_of(prepared, run)
     between = int(np.count_nonzero(flows.src_leaf != flows.dst_leaf))
     return 0 < between <= MOST_FLOWS
-
-
-def hashed_as_counted(
-    prepared: PreparedScenario, run: Run, sent_bytes: Floats
-) -> PreparedScenario | None:
-    """The scenario with few flows hashed so that links carry what was counted.
-
-    Args:
-        prepared: The scenario, which keeps flows on one path.
-        run: A run of it, with its messages.
-        sent_bytes: Counted bytes of each link, NaN if not counted, shape (L,).
-
-    Returns:
-        None if no seed of the hash gives bytes within their usual error, or flows are many.
-    """
-    placements = FlowPlacements.of(prepared, run, least_bytes=0)
-    if placements is None:
-        return None
-    link_bytes = placements.link_bytes()
-    counted = ~np.isnan(sent_bytes) & (link_bytes.max(axis=0) > 0)
-    if not counted.any():
-        return None
-    usual = MISFIT_ERROR["bytes"]
-    misfit = _log_misfit(link_bytes[:, counted], sent_bytes[counted], usual)
-    best = int(np.argmin(misfit))
-    if misfit[best] > math.log(2.0 * usual):
-        return None
-    return with_hashed_flows(prepared, int(placements.seeds[best]))
 
 
 def likely_seeds(
@@ -325,7 +298,8 @@ def add_hashed_flows(
     first = next(iter(space.machines.values()))
     run = space.alone(first.name, None, with_others=False)
     model = space.posterior().model
-    if routing_is_stated(first.prepared) or model.lossy:
+    known = bool(first.prepared.scenario.engine.flow_seeds)
+    if known or routing_is_stated(first.prepared) or model.lossy:
         return
     if model.missing_share(run.elapsed_ps) < FAULT:
         return

@@ -80,6 +80,10 @@ WORTH_A_SEARCH = 0.15
 """Probability of a fault that was not found above which hidden causes are searched for: about 8 %
 of the time is missing then. A search takes as long as the rest of the diagnosis."""
 
+SEARCH_EVENTS = 200_000_000
+"""Events that a search for slow cables, or for unknown jobs, may simulate: about a minute. A limit
+in events, not in time, makes a diagnosis the same on every machine."""
+
 OWN_SUSPECTS, AMONG_FIRST = 6, 45 / 58
 """Cables to try first with each machine model: those that explain best which sends are late. In 45
 of 58 such rankings of blind cases, the slow cable was among the first six."""
@@ -142,6 +146,11 @@ class HypothesisSpace:
         return modelled_part_ps(self.measured)
 
     @property
+    def counted_paths(self) -> bool:
+        """Whether counters show which paths flows took."""
+        return self.measured.measured.counted_paths
+
+    @property
     def instant_ps(self) -> int:
         """Time on a network without delay, ps; 0 if it was not simulated."""
         return self.measured.measured.instant_ps
@@ -187,7 +196,13 @@ class HypothesisSpace:
             [hypothesis.outcome for hypothesis in arrangements] for arrangements in alone.values()
         ]
         model, prior = (
-            ErrorModel.of(self.inside_ps, outcomes, lossy=lossy, instant_ps=self.instant_ps),
+            ErrorModel.of(
+                self.inside_ps,
+                outcomes,
+                lossy=lossy,
+                instant_ps=self.instant_ps,
+                counted_paths=self.counted_paths,
+            ),
             self.prior(),
         )
         simulated = [
@@ -486,11 +501,11 @@ class HypothesisSpace:
     def add_noise_in_calls(self) -> None:
         """Let every hypothesis have interruptions inside calls, as computations show them.
 
-        They take the same share of calls as of computations, and each delays others at most as
-        much: a repetition in a call is not told from one that waits.
+        They take the same share of the transfers in calls as of computations: a rank that waits
+        for another loses nothing by one.
         """
         computing = self.measured.measured.part("computation")
-        calling = max(self.inside_ps - computing, 0)
+        calling = self.measured.measured.part("transfer")
         for name, machine in self.machines.items():
             noise = max(
                 self.alone(name, None, with_others=False).elapsed_ps - self._quiet(machine), 0

@@ -133,10 +133,23 @@ def with_hashed_flows(prepared: PreparedScenario, seed: int) -> PreparedScenario
     return prepared.with_engine(routing=HASHED, path_seed=seed)
 
 
+def with_flow_seeds(
+    prepared: PreparedScenario, seeds: list[tuple[int, int, int]]
+) -> PreparedScenario:
+    """The scenario with each flow on one path, by a seed of its own, which counts as not stated.
+
+    Args:
+        prepared: The scenario.
+        seeds: Rank that sends, rank that receives, and seed.
+    """
+    return _not_stated(prepared, {"routing": HASHED, "flow_seeds": seeds})
+
+
 def hashes_at_random(prepared: PreparedScenario) -> bool:
     """Whether flows are stated to be hashed to paths, and by which hash is not."""
     engine = prepared.scenario.engine
-    return routing_choice(prepared) == HASHED and engine.path_seed is None
+    known = engine.path_seed is not None or bool(engine.flow_seeds)
+    return routing_choice(prepared) == HASHED and not known
 
 
 def with_even_flows(prepared: PreparedScenario) -> PreparedScenario:
@@ -159,13 +172,17 @@ def chosen_by_chance(prepared: PreparedScenario) -> bool:
 
 
 def _spread_evenly(prepared: PreparedScenario, per: Literal["packet", "flow"]) -> PreparedScenario:
+    adaptive = prepared.scenario.engine.adaptive.model_copy(update={"per": per})
+    return _not_stated(prepared, {"routing": "adaptive", "adaptive": adaptive})
+
+
+def _not_stated(prepared: PreparedScenario, update: Mapping[str, Any]) -> PreparedScenario:
+    """The scenario with other settings of the engine, which count as not stated."""
     engine = prepared.scenario.engine
     values = {name: getattr(engine, name) for name in type(engine).model_fields}
-    adaptive = engine.adaptive.model_copy(update={"per": per})
-    stated = engine.model_fields_set - {"routing", "adaptive"}
-    values |= {"routing": "adaptive", "adaptive": adaptive}
-    even = type(engine).model_construct(stated, **values)
-    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": even}))
+    stated = engine.model_fields_set - set(update)
+    assumed = type(engine).model_construct(stated, **{**values, **update})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": assumed}))
 
 
 def with_progress_in_calls(prepared: PreparedScenario) -> PreparedScenario:

@@ -22,7 +22,7 @@ from tailback.inference.decision import MEASURED as IN_MEASURED_TIME
 from tailback.inference.decision import fault_share
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
-from tailback.inference.hypotheses import FAULT
+from tailback.inference.hypotheses import FAULT, UNUSUAL
 from tailback.inference.interruptions import Interruptions
 from tailback.log_probability import probabilities
 
@@ -69,6 +69,8 @@ class FurtherCosts:
         in_order_limited_ps: As ``in_order_ps``, likewise.
         by_order: Whether ranks compute for the same time in all, but wait for one another's parts.
         hashed_ps: What the run loses if switches hash flows to paths; empty if that is known.
+        hash_chance: Share of the hashes of switches that use links as unevenly as the paths that
+            counters show; None if those are not known.
         routing_likely_ps: What routing costs by the measured time: its mean and 95 % interval;
             None before that is weighed.
     """
@@ -90,7 +92,20 @@ class FurtherCosts:
     in_order_limited_ps: tuple[int, ...] = ()
     by_order: bool = False
     hashed_ps: tuple[int, ...] = ()
+    hash_chance: float | None = None
     routing_likely_ps: tuple[float, float, float] | None = None
+
+    @property
+    def paths_are_usual(self) -> bool:
+        """Whether a hash leads to paths as uneven as these, so that nothing is at fault."""
+        return self.hash_chance is not None and self.hash_chance > USUAL_PATHS
+
+    @property
+    def paths_at_fault(self) -> float:
+        """Probability that uneven paths are no chance of a hash; 1 where nothing was hashed."""
+        if self.hash_chance is None:
+            return 1.0
+        return UNUSUAL / (UNUSUAL + (1.0 - UNUSUAL) * self.hash_chance)
 
     @property
     def separable(self) -> frozenset[str]:
@@ -148,6 +163,9 @@ class FurtherCosts:
         )
 
 
+USUAL_PATHS: Final = 0.05
+"""Share of the hashes with paths as uneven above which these are what a hash leads to."""
+
 _TAIL: Final = 0.025
 """Probability that a 95 % interval leaves out at either end."""
 
@@ -200,6 +218,8 @@ def costs_of_causes(
         )
     out += _costs_of_computation(measured, further)
     out += _costs_of_routes(further, _others_factor(diagnosis, summary), summary.collisions)
+    if further.paths_are_usual:
+        out = _with_usual_collisions(out, further.tables_alone_ps)
     if summary.unknown_job is not None:
         # Counters of long intervals show a part of it, which the expected run contains.
         counted = [row[1:4] for row in out if row[0] == "other-traffic"]
@@ -208,6 +228,21 @@ def costs_of_causes(
         out = [row for row in out if row[0] != "other-traffic"]
         out.append(("other-traffic", cost, least, most, *_described("other-traffic", summary)))
     return _in_measured_time(out, scale, total, summary)
+
+
+def _with_usual_collisions(costs: Sequence[_ExpectedCost], alone_ps: int) -> list[_ExpectedCost]:
+    """Costs of which capacity has what flows lose that share links as most hashes let them.
+
+    ``alone_ps``: what they lose without other traffic, whose paths are less certain.
+    """
+    row = next((row for row in costs if row[0] == "capacity"), None)
+    left = [each for each in costs if each[0] not in ("capacity", "routing")]
+    cost, low, high = (0.0, 0.0, 0.0) if row is None else row[1:4]
+    if alone_ps <= 0:
+        return left if row is None else [*left, row]
+    by: tuple[Origin, ...] = ("counters", "model")
+    shared = cost + alone_ps, low + alone_ps, high + alone_ps
+    return [*left, ("capacity", *shared, "", wording.USUAL_COLLISIONS, by)]
 
 
 def _others_factor(diagnosis: Diagnosis, summary: EvidenceSummary) -> float:
@@ -238,6 +273,8 @@ def _costs_of_routes(
         if further.uneven_tables >= MIN_TABLE_UNEVENNESS:
             shown = wording.uneven_tables(further.uneven_tables)
         shown = wording.HASHED_TOGETHER if collisions else shown
+        if further.hash_chance is not None:
+            shown, by = wording.collide_more(further.hash_chance), ("counters", "model")
         out.append(("routing", _mean(spread), min(spread), max(spread), collisions, shown, by))
     return out
 

@@ -11,6 +11,7 @@ import numpy as np
 from tailback.diagnosis.cause_wording import ADVICE, CODE, NOT_SIMULATED, beside_cost
 from tailback.diagnosis.explanation import Cost
 from tailback.diagnosis.model import (
+    MIN_GAIN,
     Candidate,
     Cause,
     Diagnosis,
@@ -185,8 +186,13 @@ class MeasuredGains:
         )
 
     def said(self, candidate: Candidate, before: Candidate) -> str:
-        """What a candidate gains, in words, and whether the cause costs more or less."""
+        """What a candidate gains, in words, and whether the cause costs more or less.
+
+        Empty if less is predicted than re-simulation tells from nothing.
+        """
         gain = self.of(candidate, before.elapsed_ps)
+        if gain.value < MIN_GAIN:
+            return ""
         text = wording.gain_of_measured(gain, self.measured.elapsed_ps)
         of_cause = self._cost(self.cause)
         removes = self.removes(candidate)
@@ -204,7 +210,7 @@ class MeasuredGains:
     def stated(self, remedy: Remedy | None) -> Remedy | None:
         """The remedy with all gains as shares of the measured time.
 
-        A change whose predicted gain is none is not recommended.
+        A change of which no gain is predicted is not recommended.
 
         Args:
             remedy: The remedy, with gains of simulated times.
@@ -219,7 +225,7 @@ class MeasuredGains:
             return stated if cost is None else self._gaining(stated, self.of_cost(cost), self.cause)
         candidate = _candidate(remedy, remedy.name)
         predicted = self.of(candidate, remedy.before_ps)
-        if predicted.value <= 0.0:
+        if predicted.value < MIN_GAIN:
             return _without_change(stated, (wording.NO_PREDICTED_GAIN,))
         return self._gaining(stated, predicted, self.removes(candidate))
 

@@ -280,7 +280,7 @@ def _decided(
     return decide(
         costs,
         ensemble,
-        _validity(summary),
+        _validity(summary, further),
         further.interruptions,
         summary.change,
         no_faults=NO_FAULTS | {"placement"} if usual else NO_FAULTS,
@@ -548,12 +548,13 @@ def _ensemble(
     return Ensemble.of(moved, model, elapsed)
 
 
-def _validity(summary: EvidenceSummary) -> dict[str, float]:
+def _validity(summary: EvidenceSummary, further: FurtherCosts) -> dict[str, float]:
     """Probability that the assumptions behind causes hold, where it is not 1."""
     if summary.assumed_hosts:
         return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
     shown = {"counters", "fabric"} & set(summary.rests_on.get("slow-link", ("counters",)))
-    return {} if shown or not summary.lossy else {"slow-link": ASSUMED}
+    slow = {} if shown or not summary.lossy else {"slow-link": ASSUMED}
+    return slow | {"routing": further.paths_at_fault}
 
 
 def _parts(

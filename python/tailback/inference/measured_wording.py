@@ -33,6 +33,12 @@ SHOWN_BY_MODEL: dict[Cause, str] = {
 }
 """Evidence for causes found by re-simulation."""
 
+USUAL_COLLISIONS: Final = (
+    "links between switches are full: switches hash flows to paths, and most hashes let some of "
+    "these flows share a link"
+)
+"""Evidence for what is lost by flows that share links whatever the hash."""
+
 FASTER_WITH_EVEN_TABLES: Final = (
     "the run is faster with forwarding tables that spread destinations evenly over up-links"
 )
@@ -57,6 +63,12 @@ _COMPUTATION = {
 
 UNDETERMINED: Final = "The evidence does not determine the cause"
 """Title of the finding of a run whose cause is undetermined."""
+
+
+def collide_more(chance: float) -> str:
+    """Evidence for flows that share links as few hashes let them, with the share of those."""
+    few = f"{percent(chance)} of the hashes" if chance > 0.0 else "no hash that was drawn"
+    return f"flows share links while others idle, as by {few}"
 
 
 def uneven_links(deviation: float) -> str:

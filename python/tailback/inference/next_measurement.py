@@ -29,10 +29,9 @@ from tailback.inference.comparisons import PortBytes, PortStalls, stall_error_ps
 from tailback.inference.decision import ASSUMED, UNEXPLAINED
 from tailback.inference.error_model import MISFIT_ERROR, OBSERVATIONS
 from tailback.inference.hypotheses import LIKELY, NAMED, UNUSUAL, Hypothesis, Posterior
-from tailback.inference.hypothesis_space import HypothesisSpace
+from tailback.inference.hypothesis_space import SEARCH_EVENTS, HypothesisSpace
 from tailback.inference.machine_models import with_routing
 from tailback.inference.network_clues import between_switches, is_lossy, routing_is_stated
-from tailback.inference.search import SEARCH_EVENTS
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
@@ -209,8 +208,8 @@ class MeasurementChoice:
         return sorted(zip(bits, self.possible, strict=True), key=lambda pair: -pair[0])
 
     def best(self, ranked: Sequence[tuple[float, Measurement]]) -> NextMeasurement | None:
-        """The measurement with most information; None if none is possible."""
-        if not ranked:
+        """The measurement with most information; None if none tells anything."""
+        if not ranked or ranked[0][0] <= 0.0:
             return None
         bits, measurement = ranked[0]
         return NextMeasurement(

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailback.budget import fits, leave_out, optional
 from tailback.diagnosis.cable_search import (
@@ -27,7 +26,6 @@ from tailback.diagnosis.cable_search import (
     no_alternatives,
 )
 from tailback.evaluate import Change
-from tailback.evidence.assumed_traffic import MAX_HOSTS, assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink, within_engine
 from tailback.fabric.model import Fabric
 from tailback.inference.coarse_ranking import (
@@ -38,7 +36,7 @@ from tailback.inference.coarse_ranking import (
     rank,
 )
 from tailback.inference.derived_hypotheses import WITHIN_ERROR
-from tailback.inference.error_model import MISFIT_ERROR, nearest_of
+from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.hashed_flows import add_hashed_flows
 from tailback.inference.hypotheses import (
     FAULT,
@@ -48,7 +46,7 @@ from tailback.inference.hypotheses import (
     Posterior,
     SlowerMachine,
 )
-from tailback.inference.hypothesis_space import OWN_SUSPECTS, HypothesisSpace
+from tailback.inference.hypothesis_space import OWN_SUSPECTS, SEARCH_EVENTS, HypothesisSpace
 from tailback.inference.machine_models import (
     DELAYS,
     OTHER_ALGORITHMS,
@@ -77,15 +75,11 @@ from tailback.inference.network_clues import (
     is_lossy,
     routing_is_stated,
 )
-from tailback.inference.unknown_job import Draw, Tried, draws, try_unknown_job
+from tailback.inference.unknown_job_search import UnknownJobSearch
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.routes import forwarded_links
-
-SEARCH_EVENTS = 200_000_000
-"""Events that a search for slow cables, or for unknown jobs, may simulate: about a minute. A limit
-in events, not in time, makes a diagnosis the same on every machine."""
 
 MIN_TRIALS, MAX_TRIALS = 12, 160
 """Minimum and maximum number of simulations in that search, however long each takes."""
@@ -119,15 +113,6 @@ LOW_SHARES = (0.25, 0.1)
 """Shares of its rate at which a cable with errors is tried for part of the time: a link of four
 lanes that retrains may come up with one, and that at a lower speed (QDR for EDR: a tenth)."""
 
-JOBS_PER_MACHINE = 4
-"""Unknown jobs to try with a second machine model, of those tried with the first."""
-
-COMPARED_JOBS = 4
-"""Unknown jobs that are compared with each other."""
-
-WHERE_IT_SENDS = ("calls", "sends", "stalls", "bytes")
-"""Kinds of evidence that depend on where an unknown job sends, which is unknown."""
-
 
 class ExplanationSearch:
     """The search for an explanation of one measured run.
@@ -140,6 +125,7 @@ class ExplanationSearch:
     def __init__(self, space: HypothesisSpace, *, flows_are_hashed: bool = False) -> None:
         self.space = space
         self.flows_are_hashed = flows_are_hashed
+        self.unknown_jobs = UnknownJobSearch(space)
 
     def explained(self, round_robin: PreparedScenario, fifo: PreparedScenario | None) -> Posterior:
         """Add hypotheses until it is probable that the right one is among them.
@@ -178,7 +164,7 @@ class ExplanationSearch:
         if self.space.is_open:
             with optional("engine settings"):
                 self._vary_settings_with_cables()
-        self._look_for_jobs_beside_other_adapters()
+        self.unknown_jobs.try_with_other_adapters()
         self.space.progress("searching for flows that collide", 0.9)
         add_hashed_flows(self.space, scenarios, stated=self.flows_are_hashed)
         if self._routing_is_open(round_robin) and not self.flows_are_hashed:
@@ -441,7 +427,7 @@ class ExplanationSearch:
                 self._add_trials(self.space.machines[name], search)
             # A cable that another job loads looks like a slow one: both are tried.
             if self.space.is_open or search is not None:
-                self._look_for_job(self.space.machines[name])
+                self.unknown_jobs.try_with(self.space.machines[name])
 
     def _screened(
         self, names: Sequence[MachineName], max_suspects: int, *, only_if_open: bool = False
@@ -593,115 +579,6 @@ class ExplanationSearch:
             busy_ps=busy_cables_ps(run, machine.prepared.fabric),
         )
         return rank(trials, suspects, size, self.space.progress)
-
-    def _look_for_job(self, machine: MachineModel) -> None:
-        """Add traffic of an unknown job to the hypotheses.
-
-        With counters there is no need, as they show other traffic, unless their intervals are so
-        long that more of it may have fallen into the run than in proportion: then the unknown job
-        sends that, from hosts that the counters show. In a lossy network there is no evidence:
-        retransmissions scatter the repetitions of healthy runs as much.
-        """
-        prepared = machine.prepared
-        if is_lossy(self.space.evidence, prepared.fabric):
-            return
-        nodes = self._hosts_of_unknown_job(prepared)
-        alone = self.space.compare(self.space.alone(machine.name, None))
-        if len(nodes) < 2 or alone.misfits.get("spread") is None:
-            return
-        runs: dict[int, Run] = {}
-        events = list[int]()
-
-        def with_job(draw: Draw) -> Outcome:
-            messages = assumed_messages(
-                prepared.fabric,
-                nodes,
-                draw.load,
-                draw.bursts,
-                round(1.1 * self.space.inside_ps),
-                draw.seed,
-                draw.hosts,
-            )
-            counted = self.space.others.add_to(prepared, None)
-            scenario = counted.with_other_traffic("an unknown job", messages)
-            run = self.space.simulated(scenario, machine.slow)
-            events.append(int(run.summary["events"]))
-            if draw.seed in runs or len(runs) < COMPARED_JOBS:
-                runs[draw.seed] = run
-            return self.space.with_cause(machine, None, run)
-
-        self.space.progress("searching for traffic of other jobs", 0.0)
-        tried = list[Tried]()
-        with optional("other jobs"):
-            for trial in try_unknown_job(
-                with_job,
-                self._jobs_to_try(),
-                alone.elapsed_ps,
-                self.space.inside_ps,
-                more=lambda: sum(events) < SEARCH_EVENTS,
-            ):
-                tried.append(trial)
-        if not tried:
-            return
-        first, *other_runs = runs.values()
-        between = self.space.compare.between(first, other_runs)
-        self.space.job_spread = max(self.space.job_spread, between.get("spread", 0.0))
-        # Either any place fits as well as the one drawn, or the nearest of all places is right.
-        nearest = nearest_of(self.space.prior().cables)
-        somewhere = {
-            kind: MISFIT_ERROR[kind]
-            + machine.sensitivity.get(kind, 0.0)
-            + nearest * between.get(kind, 0.0)
-            for kind in WHERE_IT_SENDS
-            if kind in alone.misfits
-        }
-        for trial in tried:
-            placed = replace(trial.outcome, misfits={**trial.outcome.misfits, **somewhere})
-            self.space.add(machine, trial.outcome, machine.slow, None, trial.draw)
-            self.space.add(machine, placed, machine.slow, None, replace(trial.draw, place=True))
-
-    def _hosts_of_unknown_job(self, prepared: PreparedScenario) -> NDArray[np.int64]:
-        """Nodes that an unknown job may use: those without counters, which would show it."""
-        counters, counted = self.space.evidence.counters, self.space.others.traffic
-        fabric = prepared.fabric
-        nodes = hosts_of_others(fabric, prepared.observed.node)
-        if counters is None:
-            return nodes
-        with_counters = ~np.isnan(counters.sent_bytes)
-        seen = np.concatenate([fabric.link_src[with_counters], fabric.link_dst[with_counters]])
-        unseen = nodes[~np.isin(nodes, seen)]
-        if len(unseen) >= 2:
-            return unseen
-        if counted is None or not counters.mostly_outside:
-            return np.zeros(0, np.int64)
-        return np.flatnonzero((counted.egress > 0) | (counted.ingress > 0))[:MAX_HOSTS]
-
-    def _look_for_jobs_beside_other_adapters(self) -> None:
-        """Try an unknown job with each kind of adapters with which time is missing.
-
-        Adapters that send messages one after another often explain the time that a job costs. That
-        the one agrees must not keep the other from being weighed against it.
-        """
-        for name, machine in self.space.machines.items():
-            tried = any(
-                hypothesis.job is not None and hypothesis.machine == name
-                for hypothesis in self.space.hypotheses
-            )
-            missing = self.space.posterior().model.missing_share(
-                self.space.alone(name, None).elapsed_ps
-            )
-            if missing >= FAULT and not tried:
-                self._look_for_job(machine)
-
-    def _jobs_to_try(self) -> list[Draw]:
-        """Random jobs; with a second machine model only those that fit best with the first."""
-        fits = [
-            weighed.hypothesis.job
-            for weighed in self.space.posterior().weighed
-            if weighed.hypothesis.job is not None and weighed.hypothesis.job.place
-        ]
-        best = {job.seed: replace(job, place=False) for job in reversed(fits)}
-        return list(reversed(best.values()))[:JOBS_PER_MACHINE] or draws()
 
     def _confirm(self) -> None:
         """Simulate the most probable slow cables with other machine models and other bursts.

@@ -24,9 +24,8 @@ from tailback.evidence.assumed_traffic import assumed_messages, hosts_of_others
 from tailback.fabric.degraded import SlowLink
 from tailback.inference.derived_hypotheses import unsimulated_faults
 from tailback.inference.hypotheses import FAULT, Hypothesis, Posterior
-from tailback.inference.hypothesis_space import HypothesisSpace
+from tailback.inference.hypothesis_space import SEARCH_EVENTS, HypothesisSpace
 from tailback.inference.network_clues import between_switches
-from tailback.inference.search import SEARCH_EVENTS
 from tailback.inference.unknown_job import FIRST_LOAD, draws
 from tailback.run.run import Run
 

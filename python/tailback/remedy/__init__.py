@@ -3,10 +3,11 @@
 A kind of remedy is one file here with a function registered by ``@REMEDIES.register("kind")``.
 """
 
+from tailback.diagnosis.model import MIN_GAIN
 from tailback.registry import import_parts
 from tailback.remedy.advice import recommend, usable_kinds
 from tailback.remedy.full_diagnosis import diagnose
-from tailback.remedy.proof import MIN_GAIN, congested_hops, improvements
+from tailback.remedy.proof import congested_hops, improvements
 from tailback.remedy.proposal import REMEDIES, Proposal, RemedyContext
 from tailback.remedy.search import (
     RemedySearch,

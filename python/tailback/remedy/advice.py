@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tailback.diagnosis.cause_wording import NOT_SIMULATED, beside_cost
 from tailback.diagnosis.model import (
+    MIN_GAIN,
     USER_KINDS,
     Candidate,
     Cause,
@@ -19,7 +20,6 @@ from tailback.diagnosis.model import (
 from tailback.errors import option
 from tailback.placement.variant import FILE, RECORDED, HostChoice
 from tailback.remedy.proof import (
-    MIN_GAIN,
     current_placement,
     fastest_first,
     gain_of,
@@ -228,11 +228,12 @@ def _actions(
         change = apply_change(remedy, gains, by_operators=by_operators)
         helps = kind_of_cause in remedy.kinds or remedy.kind == "combined"
         out = [*(() if helps else advice), *change]
-        if placement is not None and placement.name not in remedy.parts:
+        apart = placement is not None and placement.name not in remedy.parts
+        if placement is not None and apart and gains.of(placement):
             out.append(use_placement(placement, gains, meanwhile=True))
     others = [c for c in effective if not c.by_users and _is_faster(c, remedy)]
     best = _simplest_of_fastest(others, gains.before, kind_of_cause)
-    if best is not None and remedy.by_users:
+    if best is not None and remedy.by_users and gains.of(best):
         out.append(operators_could(best, gains))
     return tuple(out) + sensitivity(remedy, gains.before)
 
@@ -328,7 +329,7 @@ class Gains:
     saves: Saves
 
     def of(self, candidate: Candidate) -> str:
-        """What the candidate saves."""
+        """What the candidate saves; empty if nothing is predicted."""
         return self.saves(candidate, self.before)
 
 

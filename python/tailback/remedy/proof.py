@@ -9,17 +9,13 @@ from statistics import mean
 import polars as pl
 
 from tailback.budget import optional
-from tailback.diagnosis.model import USER_KINDS, Candidate, Gain, Kind, Status
+from tailback.diagnosis.model import MIN_GAIN, USER_KINDS, Candidate, Gain, Kind, Status
 from tailback.errors import RunError, TailbackError
 from tailback.evaluate import Change, EngineVariation, Evaluate, announce
 from tailback.io.progress import Progress
 from tailback.remedy.proposal import Proposal, RemedyContext
 from tailback.remedy.screening import NO_TIME
 from tailback.run.run import Run
-
-MIN_GAIN = 0.02
-"""Minimum gain of a recommended remedy. Its slowest repetition must also be faster than the fastest
-one without it."""
 
 CONFIRMED = 3
 """Repetitions after which a gain is stated.

@@ -362,6 +362,11 @@ class EngineSection(Section):
         lt=2**32,
         description="seed of the hash of routing spray and ecmp; default: that of the scenario",
     )
+    flow_seeds: list[tuple[int, int, int]] = Field(
+        default_factory=list,
+        description="seeds of single flows of routing ecmp, in place of path_seed: source rank, "
+        "destination rank and seed",
+    )
     queue_pairs: int = Field(
         default=1,
         ge=1,

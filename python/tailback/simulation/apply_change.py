@@ -34,6 +34,10 @@ def apply_change(prepared: PreparedScenario, change: Change) -> PreparedScenario
         prepared = prepared.with_engine(injection="per-destination", pacing=pacing)
     if change.routing is not None:
         prepared = prepared.with_engine(routing=change.routing)
+    rehashed = (change.routing, change.placement, change.queue_pairs)
+    if any(changed is not None for changed in rehashed) and prepared.scenario.engine.flow_seeds:
+        # Known are only the paths of these flows between these hosts.
+        prepared = prepared.with_engine(flow_seeds=[])
     if change.queue_pairs is not None:
         prepared = prepared.with_engine(queue_pairs=change.queue_pairs)
     if change.others_draw:

@@ -225,6 +225,7 @@ class EngineSettings:
     switch_delay_ps: int
     routing: str
     path_seed: int | None
+    flow_seeds: list[tuple[int, int, int]] = field(default_factory=list)
     queue_pairs: int = 1
     adaptive: AdaptiveSettings = AdaptiveSettings()
     vc_entries: int
@@ -277,6 +278,7 @@ class EngineSettings:
             switch_delay_ps=engine.switch_delay,
             routing=engine.routing,
             path_seed=scenario.path_seed if telemetry.scheme == "entropy-ecn" else engine.path_seed,
+            flow_seeds=engine.flow_seeds,
             queue_pairs=engine.queue_pairs,
             adaptive=AdaptiveSettings.of(engine.adaptive),
             vc_entries=engine.vc_entries,

@@ -81,6 +81,16 @@ def test_faults_come_before_costs_of_every_network() -> None:
     assert placed.cause == "noise"
 
 
+def test_full_networks_and_health_are_no_rivals() -> None:
+    """A capacity at the threshold of a fault leaves open which it is, not that nothing is wrong."""
+    decision = decided(cost("capacity", fault_share("capacity"), 0.02))
+    chances = decision.chances
+    assert min(chances["capacity"], chances["healthy"]) > 0.3
+    assert decision.cause in ("capacity", "healthy")
+    assert 0.9 <= decision.confidence <= MODELLED
+    assert decided(cost("noise", fault_share("noise"), 0.02)).cause == "undetermined"
+
+
 def test_hidden_cause_is_as_probable_as_its_alternatives() -> None:
     slow = Alternative(0.0, S, hidden_ps={"slow-link": S // 4})
     ensemble = Ensemble.of((slow, Alternative(0.0, S)), ErrorModel(S), S)

@@ -10,8 +10,7 @@ import pytest
 from tailback.diagnosis.topology import link_totals
 from tailback.evidence.step_times import StepProfile
 from tailback.identity_cache import PerObject
-from tailback.inference.hashed_flows import FlowPlacements, hashed_as_counted, likely_seeds
-from tailback.inference.machine_models import with_whole_flows
+from tailback.inference.hashed_flows import FlowPlacements, likely_seeds
 from tailback.inference.network_clues import between_switches
 from tailback.run.run import Run
 from tailback.scenario.model import parse
@@ -105,23 +104,3 @@ def test_single_flow_has_no_collisions() -> None:
     run = execute(scenario)
     tables = {**run.tables, "messages": run.tables["messages"].head(1)}
     assert FlowPlacements.of(scenario, replace(run, tables=tables)) is None
-
-
-@pytest.mark.parametrize("seed", [3, 7])
-def test_counted_bytes_choose_the_paths(seed: int) -> None:
-    _, run = run_of(seed)
-    even = with_whole_flows(prepared())
-    sent = link_totals(run, "bytes")
-    hashed = hashed_as_counted(even, run, sent)
-    assert hashed is not None
-    np.testing.assert_allclose(link_totals(execute(hashed), "bytes"), sent, rtol=0.02)
-    # A collision costs time, which flows that are spread evenly do not have.
-    assert execute(hashed).elapsed_ps > 1.3 * execute(even).elapsed_ps
-
-
-def test_bytes_of_no_whole_flows_choose_none() -> None:
-    scenario, run = run_of(3)
-    sent = link_totals(run, "bytes")
-    sent[between_switches(scenario.fabric)] *= np.tile([0.2, 0.5, 1.0, 0.7], 4)
-    sent[between_switches(scenario.fabric)] += sent.max() / 3.0
-    assert hashed_as_counted(with_whole_flows(scenario), run, sent) is None

@@ -121,3 +121,13 @@ def test_predicted_gain_is_of_measured_time() -> None:
     # Times of a lossy network are less certain.
     lossy = predicted(remedy.before_ps, lossy=True)
     assert lossy.high - lossy.low > gain.high - gain.low
+
+
+def test_what_gains_nothing_is_not_said() -> None:
+    before = Candidate(name="block", elapsed_ps=100 * MS, repetitions=1)
+    gains = MeasuredGains(measured(100), [], "placement", lossy=False)
+    little, much = (
+        gains.said(before.model_copy(update={"name": "tile", "elapsed_ps": ms * MS}), before)
+        for ms in (99, 90)
+    )
+    assert little == "" and "10 % less time" in much

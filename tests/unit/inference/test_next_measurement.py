@@ -100,6 +100,13 @@ def test_the_most_telling_measurement_is_chosen(chances: dict[str, float], kind:
     assert bits == sorted(bits, reverse=True) and 0.0 < bits[0] <= 1.0
 
 
+def test_measurements_that_tell_nothing_are_not_named() -> None:
+    measurements = choice("jobs", "errors", "pairs")
+    ranked = measurements.ranked({"placement": 0.6, "imbalance": 0.4})
+    assert ranked[0][0] == 0.0
+    assert measurements.best(ranked) is None
+
+
 def test_unknown_hosts_are_asked_for_first() -> None:
     unknown = {"healthy": 0.0, "unexplained": 1.0}
     (_, first), *_ = choice("hosts", "counters", "pairs").ranked(unknown)

@@ -15,7 +15,13 @@ import pytest
 from tailback.diagnosis.cable_search import Outcome
 from tailback.evaluate import Change
 from tailback.fabric.degraded import SlowLink
-from tailback.inference import coarse_ranking, hypothesis_space, network_clues, search
+from tailback.inference import (
+    coarse_ranking,
+    hypothesis_space,
+    network_clues,
+    search,
+    unknown_job_search,
+)
 from tailback.inference.error_model import MISFIT_ERROR
 from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hypotheses import NAMED, Posterior, SlowerMachine
@@ -134,9 +140,11 @@ def explained(
 
     for module in (search, hypothesis_space):
         monkeypatch.setattr(module, "make_simulation", make_simulation)
+    for module in (search, hypothesis_space, unknown_job_search):
         monkeypatch.setattr(module, "is_lossy", lambda *_: lossy)
     monkeypatch.setattr(hypothesis_space, "modelled_part_ps", lambda _: MEASURED)
     monkeypatch.setattr(HypothesisSpace, "instant_ps", 0)
+    monkeypatch.setattr(HypothesisSpace, "counted_paths", False)
     monkeypatch.setattr(hypothesis_space, "counted_slow", lambda *_: counted)
     monkeypatch.setattr(hypothesis_space, "carrying_cables", lambda *_: range(0, 32, 2))
     monkeypatch.setattr(search, "longer_delays", lambda *_: delayed or [])
@@ -147,7 +155,7 @@ def explained(
     monkeypatch.setattr(search, "coarse_size", lambda *_: coarse)
     monkeypatch.setattr(search, "add_hashed_flows", lambda *_, **__: None)
     monkeypatch.setattr(
-        search,
+        unknown_job_search,
         "assumed_messages",
         lambda _, nodes, *arguments: [(0, int(nodes[0]), int(nodes[1]), 4096)],
     )

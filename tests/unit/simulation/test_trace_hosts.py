@@ -11,7 +11,7 @@ import tailback._core as core
 from tailback import load_scenario
 from tailback.errors import TraceError
 from tailback.simulation import load_fabric
-from tailback.simulation.prepare import trace_hosts
+from tailback.simulation.trace_hosts import trace_hosts
 from tailback.traffic.readers.otf2 import reader as otf2
 from tests.factories.evidence_traces import late_sender
 from tests.factories.otf2_traces import writing

@@ -192,6 +192,10 @@ pub struct Settings {
     /// Seed of the hash of routing `ecmp` and `spray`; `seed` when absent.
     #[serde(default)]
     pub path_seed: Option<u64>,
+    /// Seed of the hash of single flows of routing `ecmp`, in place of `path_seed`: the rank that
+    /// sends, the one that receives, and the seed.
+    #[serde(default)]
+    pub flow_seeds: Vec<(u32, u32, u64)>,
     /// Queue pairs over which the packets of a message are spread, of routing `ecmp`: each has a path
     /// of its own.
     #[serde(default = "one")]
@@ -308,6 +312,7 @@ impl Default for Settings {
             switch_delay_ps: 60_000,
             routing: Routing::Adaptive,
             path_seed: None,
+            flow_seeds: Vec::new(),
             queue_pairs: 1,
             adaptive: AdaptiveRule::default(),
             vc_entries: 0,

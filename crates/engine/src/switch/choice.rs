@@ -141,8 +141,7 @@ impl<P: Probe> Shard<'_, P> {
     /// Hash of what a packet carries, for one hop, among `n` candidates.
     #[inline]
     fn hash_path(&self, message: u32, id: u64, hops: u8, n: u32) -> u32 {
-        let key = self.model.path_key(message, id);
-        below(self.model.paths.draw(key, u64::from(hops) - 1), n)
+        below(self.model.path_bits(message, id, u64::from(hops) - 1), n)
     }
 
     /// Chooses link and lane under any routing rule, routing mode and number of lanes.

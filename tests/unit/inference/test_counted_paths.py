@@ -1,0 +1,134 @@
+"""Paths of hashed flows from the bytes that links counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tailback.arrays import Floats
+from tailback.diagnosis.topology import link_totals
+from tailback.evaluate import Change
+from tailback.inference.counted_paths import chance_of_paths, counted_seeds
+from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
+from tailback.inference.measured_costs import USUAL_PATHS
+from tailback.inference.network_clues import between_switches
+from tailback.scenario.model import parse
+from tailback.simulation import PreparedScenario, execute, prepare
+from tailback.simulation.evaluate import make_simulation
+
+
+def prepared(**engine: object) -> PreparedScenario:
+    """Four pairs of hosts on two leaves, with four spines; pairs send both ways."""
+    return prepare(
+        parse(
+            {
+                "name": "pairs",
+                "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 4}},
+                "job": [
+                    {
+                        "name": "a",
+                        "pattern": {
+                            "kind": "transpose",
+                            "dims": [4, 2],
+                            "axis": "y",
+                            "size": "1 MiB",
+                        },
+                    }
+                ],
+                "engine": {"packet": "16 KiB", "buffer": "256 KiB"} | engine,
+            }
+        )
+    )
+
+
+def sent_by(scenario: PreparedScenario) -> Floats:
+    return link_totals(execute(scenario), "bytes").astype(np.float64)
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_counted_bytes_choose_the_paths(seed: int) -> None:
+    sent = sent_by(prepared(routing="ecmp", path_seed=seed))
+    even = with_whole_flows(prepared())
+    seeds, *_ = counted_seeds(even, execute(even), sent)
+    as_counted = execute(with_flow_seeds(even, seeds))
+    np.testing.assert_allclose(link_totals(as_counted, "bytes"), sent, rtol=0.02)
+    # A collision costs time, which flows that are spread evenly do not have.
+    assert as_counted.elapsed_ps > 1.3 * execute(even).elapsed_ps
+
+
+def test_headers_do_not_hide_the_paths() -> None:
+    sent = 1.07 * sent_by(prepared(routing="ecmp", path_seed=3))
+    even = with_whole_flows(prepared())
+    seeds, *_ = counted_seeds(even, execute(even), sent)
+    paths = link_totals(execute(with_flow_seeds(even, seeds)), "bytes")
+    np.testing.assert_allclose(1.07 * paths, sent, rtol=0.02)
+
+
+def over_one_spine(scenario: PreparedScenario) -> Floats:
+    """Bytes of links if all flows crossed the first spine."""
+    fabric, sent = scenario.fabric, sent_by(scenario)
+    inner = between_switches(fabric)
+    spines = np.setdiff1d(
+        np.unique(fabric.link_dst[inner]), np.unique(fabric.node_switch) + fabric.n_nodes
+    )
+    for ends, others in ((fabric.link_src, fabric.link_dst), (fabric.link_dst, fabric.link_src)):
+        for leaf in np.setdiff1d(np.unique(ends[inner]), spines):
+            links = np.flatnonzero(inner & (ends == leaf))
+            first = links[others[links] == spines[0]]
+            total = sent[links].sum()
+            sent[links] = 0.0
+            sent[first] = total
+    return sent
+
+
+def test_no_link_carries_more_than_counted() -> None:
+    scenario = prepared()
+    sent, inner = over_one_spine(scenario), between_switches(scenario.fabric)
+    used = inner & (sent > 0)
+    assert used.sum() == 4
+    beside_others = sent.copy()
+    beside_others[used] *= (1.0, 1.5, 2.0, 1.2)
+    seeds, *_ = counted_seeds(scenario, execute(scenario), beside_others)
+    paths = link_totals(execute(with_flow_seeds(scenario, seeds)), "bytes")
+    np.testing.assert_allclose(paths[inner], sent[inner], rtol=0.02)
+
+
+def test_bytes_of_no_whole_flows_choose_none() -> None:
+    scenario = prepared()
+    inner = between_switches(scenario.fabric)
+    sent = sent_by(prepared(routing="ecmp", path_seed=3))
+    sent[inner] = sent[inner].mean() * np.tile([0.1, 0.3, 1.6, 2.0], 4)
+    assert counted_seeds(scenario, execute(scenario), sent) == []
+
+
+def test_only_few_hashes_use_one_spine() -> None:
+    scenario = prepared()
+    run = execute(scenario)
+    seeds, *_ = counted_seeds(scenario, run, over_one_spine(scenario))
+    assert chance_of_paths(with_flow_seeds(scenario, seeds), run) == pytest.approx(4**-7, abs=1e-3)
+
+
+def test_paths_of_hashes_are_usual() -> None:
+    scenario = prepared()
+    run = execute(scenario)
+    chances = []
+    for seed in range(40):
+        hashed = sent_by(prepared(routing="ecmp", path_seed=seed))
+        seeds, *_ = counted_seeds(scenario, run, hashed)
+        chances.append(chance_of_paths(with_flow_seeds(scenario, seeds), run))
+    unusual = sum(chance is not None and chance <= USUAL_PATHS for chance in chances)
+    assert unusual <= 5
+
+
+def test_other_placements_are_hashed_anew() -> None:
+    scenario = prepared()
+    seeds, *_ = counted_seeds(scenario, execute(scenario), over_one_spine(scenario))
+    known = with_flow_seeds(scenario, seeds)
+    evaluate = make_simulation(known)
+    moved = np.roll(scenario.observed.node, 1)
+    again = evaluate(Change(placement=moved, placement_name="rolled", measure=True))
+    hashed = evaluate(
+        Change(placement=moved, placement_name="rolled", routing="ecmp", measure=True)
+    )
+    assert again.elapsed_ps == hashed.elapsed_ps
+    assert evaluate(Change(measure=True)).elapsed_ps > again.elapsed_ps
