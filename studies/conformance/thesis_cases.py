@@ -25,7 +25,6 @@ from studies.taffet2019.case_stencil import link_rows
 from studies.taffet2019.table_4_1 import ROWS
 from tailback import Run, Scenario, simulate
 from tailback.evaluate import Change
-from tailback.fabric.builders import PRESETS
 from tailback.placement import place
 from tailback.remedy import congested_hops
 from tailback.simulation import execute, make_evaluate, prepare
@@ -38,6 +37,16 @@ LEAF = 32
 MESSAGE_BYTES = 131072
 RANKS, ARRAYS, ARRAY_BYTES = 1024, 50, 4096
 """Of section 4.3."""
+
+FULL = {
+    "hosts_per_leaf": 18,
+    "leaves": 18,
+    "aggregation": 18,
+    "pods": 11,
+    "cores": 108,
+    "aggregation_uplinks": 18,
+}
+"""The network Full of Table 3.1."""
 
 CHUNK_BYTES, LOOKAHEAD_NS = 32, 0.1
 """Size of a chunk in the public configuration of the network Full, and TraceR's lookahead."""
@@ -109,12 +118,9 @@ def mappings() -> Found:
 
 
 def at_rate(model: Scenario, gbps: float) -> Scenario:
-    """The scenario on the network of its preset with links of another rate."""
-    shape = PRESETS[str(model.fabric.preset)]
-    rates = dict.fromkeys(("host_rate", "leaf_rate", "core_rate"), gbps)
-    fabric = model.fabric.model_copy(
-        update={"preset": None, "fat_tree": shape.model_copy(update=rates)}
-    )
+    """The scenario on the network Full with links of another rate."""
+    rates = dict.fromkeys(("host_rate", "leaf_rate", "core_rate"), f"{gbps} Gb/s")
+    fabric = type(model.fabric).model_validate({"fat_tree": FULL | rates})
     return model.model_copy(update={"fabric": fabric})
 
 

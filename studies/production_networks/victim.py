@@ -24,10 +24,8 @@ from studies.production_networks.simulated import EXAMPLES, counters_of, percent
 from studies.production_networks.yellowstone import LARGEST, ROUNDS
 from studies.taffet2019.reproduction import Row, state_agreement, table
 from tailback import Run, load_scenario, simulate
-from tailback.fabric.rates import LinkSpeed
 from tailback.port_counters.analysis import classes
 from tailback.port_counters.readers import from_run
-from tailback.port_counters.ticks import tick_of
 from tailback.simulation import load_fabric
 
 LINE_GBPS: Final = 8
@@ -43,8 +41,8 @@ LINKS: Final = (
 )
 HOSTS: Final = ("f1", "f2", "c1", "c2", "p", "w")
 MEBIBYTES: Final = 4
-SWITCH_X: Final = 0xC738
-"""Device id of SwitchX."""
+TICK_BYTES, FDR_LANE_GBPS = 32, 14.0625 * 64 / 66
+"""Bytes of each lane in a tick of SwitchX, by its vendor, and the data rate of a lane, Gb/s."""
 CHOSEN: Final = (("Spine", "down"), ("Leaf", "up"), ("ToR", "down"), ("ToR", "up"))
 """Classes of the compute network beside leaf down, in the order of Table I."""
 
@@ -238,7 +236,7 @@ def growth_rows() -> list[Row]:
     # Table III: the two readings of the paper's example, as equation 3 takes them.
     ticks = np.array([2426695474, 2433352285])
     query = np.array([0, 124199424 - (24841529 - 18350267) // 2])
-    tick_ns = tick_of(LinkSpeed(4, "FDR").gbps, device_id=SWITCH_X).low_ns
+    tick_ns = TICK_BYTES * 8 / FDR_LANE_GBPS
     fraction = forced_idle_fraction(ticks, query, np.array([18350267, 24841529]))
     return [
         Row(
