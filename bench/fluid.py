@@ -10,6 +10,8 @@ rate. It prints the CPU time, and the exponent of its growth from a quarter of t
 
 `--network link` does so for flows of different sizes that all share one link, all at once, or over
 half the time that the link needs for them.
+
+`--write` puts the tapered tree, and the fluid model of a program, into a table of its page.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ import math
 import platform
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
-from _shared import machine
+from _shared import cpu_seconds, machine, put
 from numpy.typing import NDArray
 
-from tailback import TailbackError
+from tailback import TailbackError, load_scenario
 from tailback.fabric.builders import fat_tree, network_of
 from tailback.fluid import Choice, FlowPaths, max_min, paths_between, simulate_flows
 from tailback.scenario.model import FatTree
+from tailback.simulation import prepare, simulate_fluid
 
 HOSTS = 65_536
 TAPERED = FatTree(
@@ -38,6 +42,10 @@ LIMIT_S = 10.0
 SHAPE = FatTree(
     hosts_per_leaf=32, leaves=32, aggregation=32, pods=64, cores=1024, aggregation_uplinks=32
 )
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "measurements" / "speed.md"
+PROGRAM = "examples/minighost/minighost.toml"
 
 Flows = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint64], NDArray[np.uint64]]
 
@@ -74,8 +82,14 @@ def main() -> int:
         help="how paths are chosen, of --network tapered",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--write", action="store_true", help=f"update docs/measurements/{PAGE.name}"
+    )
     args = parser.parse_args()
     try:
+        if args.write:
+            put(PAGE, {"max-min": table(args.flows, args.seed, args.load)})
+            return 0
         if args.network == "tapered":
             return show(tapered(args.flows, args.seed, args.load, args.paths), args.json)
         if args.network == "link":
@@ -165,6 +179,28 @@ def one_link(n: int, seed: int) -> dict[str, object]:
         "cases": cases,
         "machine": f"{machine()}, one used, Python {platform.python_version()}",
     }
+
+
+def program() -> dict[str, object]:
+    """The fluid model of a program's messages."""
+    prepared = prepare(load_scenario(ROOT / PROGRAM))
+    began = cpu_seconds()
+    run = simulate_fluid(prepared)
+    return {"flows": len(run.tables["messages"]), "cpu_s": round(cpu_seconds() - began, 3)}
+
+
+def table(n: int, seed: int, load: float) -> str:
+    """CPU time of max-min rates in Markdown."""
+    tree = tapered(n, seed, load, "least-flows")
+    rows: list[tuple[str, dict[str, object], float]] = [
+        (f"random pairs of {tree['hosts']} hosts, load {load:g}", tree, 2.0),
+        (f"messages of `{PROGRAM}`", program(), 0.5),
+    ]
+    lines = ["| flows | number | CPU s | exponent | target, CPU s |", "|---|" + "---:|" * 4]
+    for name, row, target in rows:
+        cells = (f"{row['flows']:,}", row["cpu_s"], row.get("exponent", ""), target)
+        lines.append(f"| {name} | " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
 
 
 def measure(n: int, seed: int) -> dict[str, object]:

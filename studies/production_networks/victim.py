@@ -19,9 +19,9 @@ import polars as pl
 
 from measuring import put
 from studies.production_networks.compare import PAGE
-from studies.production_networks.definitions import forced_idle_fraction
+from studies.production_networks.definitions import FDR_TICK_NS, forced_idle_fraction
 from studies.production_networks.simulated import EXAMPLES, counters_of, percent, run_of
-from studies.production_networks.yellowstone import ROUNDS
+from studies.production_networks.yellowstone import LARGEST, ROUNDS
 from studies.taffet2019.reproduction import Row, state_agreement, table
 from tailback import Run, load_scenario, simulate
 from tailback.port_counters.analysis import classes
@@ -41,6 +41,8 @@ LINKS: Final = (
 )
 HOSTS: Final = ("f1", "f2", "c1", "c2", "p", "w")
 MEBIBYTES: Final = 4
+TICK_BYTES, FDR_LANE_GBPS = 32, 14.0625 * 64 / 66
+"""Bytes of each lane in a tick of SwitchX, by its vendor, and the data rate of a lane, Gb/s."""
 CHOSEN: Final = (("Spine", "down"), ("Leaf", "up"), ("ToR", "down"), ("ToR", "up"))
 """Classes of the compute network beside leaf down, in the order of Table I."""
 
@@ -234,6 +236,7 @@ def growth_rows() -> list[Row]:
     # Table III: the two readings of the paper's example, as equation 3 takes them.
     ticks = np.array([2426695474, 2433352285])
     query = np.array([0, 124199424 - (24841529 - 18350267) // 2])
+    tick_ns = TICK_BYTES * 8 / FDR_LANE_GBPS
     fraction = forced_idle_fraction(ticks, query, np.array([18350267, 24841529]))
     return [
         Row(
@@ -256,8 +259,17 @@ def growth_rows() -> list[Row]:
             "1.179",
             f"{float(fraction[0]):.3f}",
             state_agreement(abs(fraction[0] - 1.179) < 5e-4),
-            "equation 3 with the paper's tick of 22 ns; with the vendor's rule (18.77 ns on FDR) "
-            "it is 1.006: see below",
+            f"equation 3 with the paper's tick of {FDR_TICK_NS:g} ns",
+        ),
+        *(
+            Row(
+                f"Table II: largest fraction, {' '.join(kind)}, with a tick of {tick_ns:.2f} ns",
+                f"{LARGEST[kind]:.3f}",
+                f"{LARGEST[kind] * tick_ns / FDR_TICK_NS:.3f}",
+                "–",
+                "the vendor's tick of SwitchX on FDR",
+            )
+            for kind in (("Leaf", "down"), ("Leaf", "up"), ("ToR", "up"))
         ),
     ]
 

@@ -77,6 +77,7 @@ HOSTS = r"""
 #include <string.h>
 int gethostname(char *name, size_t bytes) {
   const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+  if (!rank) rank = getenv("PMI_RANK");
   strncpy(name, rank && *rank == '1' ? RIGHT : LEFT, bytes);
   return 0;
 }
@@ -84,6 +85,10 @@ int gethostname(char *name, size_t bytes) {
 
 
 def mpirun(program: Path, *arguments: str) -> list[str]:
+    if program.suffix == ".mpich":
+        settings = {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo", "MPIR_CVAR_NOLOCAL": "1"}
+        over_tcp = [word for pair in settings.items() for word in ("-genv", *pair)]
+        return ["mpirun.mpich", "-np", "2", *over_tcp, str(program), *arguments]
     over_tcp = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
     start = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", "2"]
     return [*start, *over_tcp, str(program), *arguments]
@@ -98,14 +103,24 @@ def one_core() -> Iterator[None]:
     os.sched_setaffinity(0, cores)
 
 
+def compiled(folder: Path, compiler: str, packages: str) -> Path:
+    """The program, its suffix that of the compiler."""
+    if not shutil.which(compiler) or not shutil.which(compiler.replace("mpicc", "mpirun")):
+        pytest.skip(f"needs Debian packages {packages}")
+    program = folder / compiler.replace("mpicc", "app")
+    (folder / "app.c").write_text(PROGRAM)
+    subprocess.run([compiler, "-g", "app.c", "-o", str(program)], cwd=folder, check=True)
+    return program
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not shutil.which("mpicc") or not shutil.which("mpirun"):
-        pytest.skip("needs Debian packages openmpi-bin, libopenmpi-dev")
-    folder = tmp_path_factory.mktemp("program")
-    (folder / "app.c").write_text(PROGRAM)
-    subprocess.run(["mpicc", "-g", "app.c", "-o", "app"], cwd=folder, check=True)
-    return folder / "app"
+    return compiled(tmp_path_factory.mktemp("program"), "mpicc", "openmpi-bin, libopenmpi-dev")
+
+
+@pytest.fixture(scope="module")
+def mpich_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("program"), "mpicc.mpich", "mpich, libmpich-dev")
 
 
 @pytest.fixture(scope="module")
@@ -151,9 +166,15 @@ def captured_loopback() -> Iterator[made.Frames]:
 
 
 @pytest.mark.tools
+@pytest.mark.parametrize("library", ["program", "mpich_program"])
 def test_captured_packets_belong_to_their_calls(
-    program: Path, fabric: Fabric, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    library: str,
+    request: pytest.FixtureRequest,
+    fabric: Fabric,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    program = request.getfixturevalue(library)
     left, right = fabric.node_name[0], fabric.node_name[2]
     hosts = HOSTS.replace("LEFT", f'"{left}"').replace("RIGHT", f'"{right}"')
     monkeypatch.setenv("LD_PRELOAD", str(library_to_preload(tmp_path, hosts)))

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from studies.conformance import compare, thesis_cases, traffic, verdict
+from studies.conformance import compare, published_links, thesis_cases, traffic, verdict
 from tailback import Run, load_scenario, simulate
 
 CASES = list(compare.PUBLISHED)
@@ -128,6 +128,30 @@ def test_bandwidths_are_over_the_whole_run() -> None:
         for row in thesis_cases.out_of_leaf(run, name).iter_rows(named=True)
     )
     assert row["gbps"] == pytest.approx(2 * 65536 * 8000 / run.elapsed_ps, rel=0.05)
+
+
+def test_binary_tree_sends_each_array_once() -> None:
+    program = thesis_cases.binary_tree(2)
+    source, destination, size = program.traffic_matrix()
+    assert (destination == (source - 1) // 2).all() and len(source) == thesis_cases.RANKS - 1
+    assert (size == thesis_cases.ARRAYS * thesis_cases.ARRAY_BYTES).all()
+
+
+def test_chunks_are_counted_by_switch_and_port(tmp_path: Path) -> None:
+    program = tmp_path / "synthetic"
+    lines = ("Packet,-5,0,1,0,0,1,7,", "Node 1", "Packet,43,2,1,0,0,0,7,", "Packet,43,2,1,0,0,1,8,")
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}0.1,0.2'\n" for line in lines))
+    program.chmod(0o755)
+    counts = published_links.published_counts(str(program), published_links.CASES[0])
+    assert counts[:, 43, 2].tolist() == [2, 1] and counts.sum() == 3
+
+
+def test_correlation_is_of_links_that_carry_packets() -> None:
+    theirs, ours = np.zeros((2, 1, 4), np.int64), np.zeros((2, 1, 4), np.int64)
+    theirs[:, 0] = [10, 10, 10, 0], [1, 5, 9, 0]
+    ours[:, 0] = [20, 20, 20, 5], [2, 10, 18, 5]
+    number, fractions, packets = published_links.correlation(theirs, ours, np.ones((1, 4), bool))
+    assert number == 3 and fractions == pytest.approx(1) and packets == pytest.approx(1)
 
 
 @pytest.mark.slow

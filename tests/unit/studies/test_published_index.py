@@ -33,6 +33,7 @@ FIGURES = {
 @pytest.mark.parametrize("paper", FIGURES)
 def test_no_figure_is_left_out(paper: str) -> None:
     names = {entry.name for entry in PAPERS[paper]} - {
+        "Section 4.3",
         "Section 5.3",
         "Section 5.6",
         "Section 6.1",
