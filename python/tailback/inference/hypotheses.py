@@ -172,6 +172,8 @@ class Prior:
         queues: Readings of queues where they drop packets; None without.
         alike: Number of cables for which one stands that is tried, by its first link: the evidence
             cannot tell them apart. Others stand for themselves.
+        jobs_unseen: Traffic of other jobs is neither counted nor searched for, so that it is among
+            the faults that no search finds.
     """
 
     cables: int
@@ -182,6 +184,7 @@ class Prior:
     faulty: Collection[int] = ()
     queues: QueueLikelihood | None = None
     alike: Mapping[int, int] = field(default_factory=dict)
+    jobs_unseen: bool = False
 
     def is_suspect(self, link: int) -> bool:
         """Whether the cable of a link is suspected for its errors."""
@@ -238,7 +241,7 @@ class Prior:
                 total -= math.log(max(self.cables, 1))
         if hypothesis.unexplained:
             off = model.off_share(hypothesis.outcome.elapsed_ps)
-            total += log_unexplained(off, model)
+            total += log_unexplained(off, model) + (math.log(2.0) if self.jobs_unseen else 0.0)
         return total
 
 

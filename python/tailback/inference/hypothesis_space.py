@@ -359,6 +359,7 @@ class HypothesisSpace:
             self.suspected_cables,
             QueueLikelihood.of(self.evidence.counters, fabric),
             Counter(self.first_alike.values()),
+            jobs_unseen=self.evidence.counters is None and is_lossy(self.evidence, fabric),
         )
 
     @cached_property

@@ -133,11 +133,13 @@ def test_other_placements_are_hashed_anew() -> None:
     assert evaluate(Change(measure=True)).elapsed_ps > again.elapsed_ps
 
 
-def test_a_flow_may_have_a_seed_of_its_own() -> None:
+def test_a_flow_may_have_its_own_seed() -> None:
     """One flow takes the path of another seed, and all others stay on theirs."""
     inner = between_switches(prepared().fabric)
     others = sent_by(prepared(routing="ecmp", path_seed=3))[inner]
     moved = sent_by(prepared(routing="ecmp", path_seed=3, flow_seeds=[(0, 4, 12)]))[inner]
-    change = np.sort((moved - others)[moved != others])
+    # Packets that ask whether the receiver is ready move, too.
+    change = np.sort(moved - others)
     size = float(2**20)
-    np.testing.assert_allclose(change, [-size, -size, size, size], rtol=0.02)
+    np.testing.assert_allclose(change[[0, 1, -2, -1]], [-size, -size, size, size], rtol=0.02)
+    np.testing.assert_allclose(change[2:-2], 0.0, atol=size / 100)

@@ -143,6 +143,16 @@ def test_free_parameters_and_rare_assumptions_are_charged() -> None:
     assert log_probability(slow(4), model, fewer) == pytest.approx(of(slow(4)) + np.log(10))
 
 
+def test_unseen_jobs_are_faults_that_no_search_finds() -> None:
+    model, missing = ErrorModel(100, dict.fromkeys(RIGHT, 0.01)), outcome(0.8, RIGHT)
+    unexplained = Hypothesis(MACHINE, missing, unexplained=True)
+    unseen = Prior(50, PRIOR.reverse, jobs_unseen=True)
+    more = unseen.log(unexplained, model) - PRIOR.log(unexplained, model)
+    assert more == pytest.approx(np.log(2.0))
+    healthy = Hypothesis(MACHINE, missing)
+    assert unseen.log(healthy, model) == PRIOR.log(healthy, model)
+
+
 def test_a_rate_is_a_parameter_not_a_hypothesis() -> None:
     near = [slow(4, gbps=rate, ratio=rate / 40.0) for rate in (39.0, 40.0, 41.0)]
     posterior = compared(alone(), *near)
