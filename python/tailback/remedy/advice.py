@@ -231,6 +231,10 @@ def _actions(
         apart = placement is not None and placement.name not in remedy.parts
         if placement is not None and apart and gains.of(placement):
             out.append(use_placement(placement, gains, meanwhile=True))
+    repair = next((c for c in effective if c.kind == kind_of_cause == "repair"), None)
+    if repair is not None and "repair" not in remedy.kinds and gains.of(repair):
+        # Users may gain more by another change, but the cable is what is wrong.
+        out.insert(0, operators_could(repair, gains))
     others = [c for c in effective if not c.by_users and _is_faster(c, remedy)]
     best = _simplest_of_fastest(others, gains.before, kind_of_cause)
     if best is not None and remedy.by_users and gains.of(best):

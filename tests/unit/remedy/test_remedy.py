@@ -182,6 +182,31 @@ def test_a_placements_variant_decides_what_it_is(
     assert Remedy.model_validate_json(remedy.model_dump_json()).candidates == remedy.candidates
 
 
+def test_a_slow_cable_is_checked_first() -> None:
+    run = placement_run()
+    tried = try_placements(run, simulator(run, {"block": 100, "tile": 60}), PLACES)
+    repair = tried[0].model_copy(
+        update={
+            "name": "repaired-cables",
+            "kind": "repair",
+            "action": "Ask the operators to check the cable a → b.",
+            "elapsed_ps": 80,
+            "low_ps": 80,
+            "high_ps": 80,
+        }
+    )
+    placed = diagnose_cause(run)
+    findings = [each.model_copy(update={"cause": "slow-link"}) for each in placed.findings]
+    slow = placed.model_copy(
+        update={"cause": "slow-link", "slow_links": ["a → b"], "findings": findings}
+    )
+    remedy = recommend(run, slow, [*tried, repair])
+    assert remedy is not None and remedy.name == "tile"
+    first, second = remedy.actions[:2]
+    assert first.startswith(repair.action) and "20 % less time" in first
+    assert "placement tile" in second
+
+
 def test_other_traffic_names_links_to_avoid() -> None:
     remedy = diagnose(other_run()).remedy
     assert remedy is not None and "another time" in remedy.action
