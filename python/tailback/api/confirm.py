@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tailback.api.rankfiles import FILE_NAME
+from tailback.diagnosis.model import Diagnosis
 from tailback.errors import RunError, known_keywords
 from tailback.evidence import measure
 from tailback.evidence.iterations import CallSequence
 from tailback.inference.confirmation import Confirmation, MeasuredTimes, confirm_gain
 from tailback.io.manifest import require_unchanged
+from tailback.placement.rank_hosts import rank_hosts
 from tailback.sources.diagnosis_folder import (
     DIAGNOSE_AGAIN,
     is_diagnosis,
@@ -45,7 +48,16 @@ def confirm(before: str | Path, after: str | Path | Sequence[str | Path]) -> Con
         diagnosis,
         _measured_times(Path(before)),
         [_measured_times(Path(recording)) for recording in recordings],
+        _placed(Path(before), diagnosis),
     )
+
+
+def _placed(folder: Path, diagnosis: Diagnosis) -> list[str]:
+    """Host of each rank by the rank file of the remedy; empty without a placement."""
+    remedy, file = diagnosis.remedy, folder / FILE_NAME["openmpi"]
+    if remedy is None or remedy.placement not in remedy.parts or not file.is_file():
+        return []
+    return rank_hosts(file)
 
 
 def _measured_times(path: Path) -> MeasuredTimes:

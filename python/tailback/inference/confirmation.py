@@ -175,7 +175,10 @@ class MeasuredTimes:
 
 
 def confirm_gain(
-    diagnosis: Diagnosis, before: MeasuredTimes, after: Sequence[MeasuredTimes]
+    diagnosis: Diagnosis,
+    before: MeasuredTimes,
+    after: Sequence[MeasuredTimes],
+    placed: Sequence[str] = (),
 ) -> Confirmation:
     """Compare the predicted gain of a remedy with the measured one.
 
@@ -183,12 +186,13 @@ def confirm_gain(
         diagnosis: Diagnosis of the run without the remedy.
         before: That run.
         after: Recordings of the run with the remedy, at least one.
+        placed: Host of each rank by the rank file of the remedy; empty without a placement.
     """
     remedy = diagnosis.remedy
     predicted = None if remedy is None else remedy.predicted_gain
     reason, measured, iterations, block = _measured_gain(before, after)
     if not reason:
-        reason = _why_not_applied(diagnosis, before, after)
+        reason = _why_not_applied(diagnosis, before, after, placed)
     difference: Estimate | None = None
     outcome: Outcome = "undetermined"
     if measured is not None and predicted is not None and not reason:
@@ -221,7 +225,10 @@ def confirm_gain(
 
 
 def _why_not_applied(
-    diagnosis: Diagnosis, before: MeasuredTimes, after: Sequence[MeasuredTimes]
+    diagnosis: Diagnosis,
+    before: MeasuredTimes,
+    after: Sequence[MeasuredTimes],
+    placed: Sequence[str],
 ) -> str:
     """Why the runs cannot show what the remedy gains; empty if they can."""
     remedy = diagnosis.remedy
@@ -229,6 +236,16 @@ def _why_not_applied(
         return f"the diagnosis recommends no change (verdict: {diagnosis.cause})"
     if remedy.predicted_gain is None:
         return "the diagnosis predicts no gain of a measured run: diagnose again"
+    # Names of hosts that are written otherwise are not compared.
+    if remedy.placement in remedy.parts and set(placed) <= set(before.hosts):
+        apart = (
+            f"rank {rank} ran on {ran}, not on {asked}"
+            for run in after
+            for rank, (asked, ran) in enumerate(zip(placed, run.hosts, strict=False))
+            if ran not in (None, asked)
+        )
+        if where := next(apart, ""):
+            return f"ranks were not placed as {remedy.placement} says: {where}"
     unmoved = any(list(run.hosts) == list(before.hosts) for run in after)
     if remedy.placement in remedy.parts and unmoved and None not in before.hosts:
         return f"placement {remedy.placement!r} was not applied: every rank is on the same host"

@@ -31,6 +31,9 @@ from tailback.remedy.proof import (
 from tailback.run.run import Run
 from tailback.units import counted, percent
 
+HOST_ORDER = "by-switch"
+"""The placement in the order of hosts, switch by switch."""
+
 _SHIFTED = " (the same nodes, ranks shifted)"
 
 
@@ -158,8 +161,8 @@ def recommend(
 
 
 def _placement_of(remedy: Candidate | None, candidates: Sequence[Candidate]) -> Candidate | None:
-    """The placement that a combined remedy uses."""
-    parts = () if remedy is None else remedy.parts
+    """The placement that a remedy is, or that a combined one uses."""
+    parts = () if remedy is None else remedy.parts or (remedy.name,)
     return next((c for c in candidates if c.name in parts and c.kind == "placement"), None)
 
 
@@ -176,8 +179,8 @@ def _main_remedy(
 
     If none of these helps, it is the best for the operators of the network. Of changes that are
     equally fast within their draws or repetitions, one change comes before a combined one, a change
-    that users can apply before one that needs the operators, and the kind of the cause before
-    others.
+    that users can apply before one that needs the operators, the kind of the cause before others,
+    and ranks in the order of hosts before other placements.
     """
     preferred = [c for c in effective if c.kinds <= usable_kinds(cause)] or list(effective)
     return _simplest_of_fastest(preferred, before, REMEDY_KIND_OF_CAUSE.get(cause))
@@ -193,6 +196,7 @@ def _simplest_of_fastest(
             len(c.kinds),
             not c.by_users,
             kind not in c.kinds,
+            HOST_ORDER not in (c.parts or (c.name,)),
             -mean_gain(c, before),
             c.name,
         ),

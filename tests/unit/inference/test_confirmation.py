@@ -252,3 +252,16 @@ def test_incomparable_runs_are_undetermined(case: str, reason: str) -> None:
         said = said.model_copy(update={"remedy": repair})
     confirmation = confirm_gain(said, before, [after])
     assert confirmation.outcome == "undetermined" and reason in confirmation.reason
+
+
+@pytest.mark.parametrize(
+    ("placed", "outcome"),
+    [(("b", "a"), "confirmed"), (("b", "b"), "undetermined"), (("b.net", "b.net"), "confirmed")],
+)
+def test_only_the_placement_of_the_remedy_confirms(placed: tuple[str, str], outcome: str) -> None:
+    """Names of hosts that are written otherwise say nothing."""
+    said = diagnosis(estimate(0.2, 0.05))
+    before, after = recording(noisy(100, 1)), recording(noisy(80, 1), ("b", "a"))
+    confirmation = confirm_gain(said, before, [after], placed)
+    assert confirmation.outcome == outcome
+    assert ("rank 1 ran on a, not on b" in confirmation.reason) == (outcome == "undetermined")

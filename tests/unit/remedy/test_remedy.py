@@ -182,6 +182,16 @@ def test_a_placements_variant_decides_what_it_is(
     assert Remedy.model_validate_json(remedy.model_dump_json()).candidates == remedy.candidates
 
 
+def test_hosts_in_order_come_before_equal_placements() -> None:
+    run = placement_run()
+    places = {"tile": PLACES["tile"], "by-switch": PLACES["random"]}
+    times = {"block": 1000, "tile": 600, "by-switch": 605}
+    tried = try_placements(run, simulator(run, times), places)
+    remedy = recommend(run, diagnose_cause(run), tried)
+    assert remedy is not None
+    assert (remedy.name, remedy.placement) == ("by-switch", "by-switch")
+
+
 def test_a_slow_cable_is_checked_first() -> None:
     run = placement_run()
     tried = try_placements(run, simulator(run, {"block": 100, "tile": 60}), PLACES)
