@@ -7,7 +7,7 @@ from typing import Final
 from tailback.cli.ill_links_screen import format_gbps
 from tailback.cli.text import align_columns, heading, more_line, wrap
 from tailback.evidence.culprits import JobHarm
-from tailback.evidence.repeated_runs import lost_node_hours
+from tailback.evidence.repeated_runs import run_cells
 from tailback.units import percent
 
 _JOBS: Final = 6
@@ -55,19 +55,7 @@ def _run_lines(harm: JobHarm) -> list[str]:
     """The jobs that ran several times."""
     if harm.runs.is_empty():
         return []
-    rows = [
-        (
-            row["name"],
-            f"{row['runs']:,}",
-            f"{row['hosts']:,}",
-            f"{row['slowest']:.3g} ×",
-            percent(row["stall_fraction"]),
-            f"{row['correlation']:.2f}",
-            f"{row['p']:.2g}",
-            lost_node_hours(row),
-        )
-        for row in harm.runs.head(_JOBS).iter_rows(named=True)
-    ]
+    rows = [run_cells(row) for row in harm.runs.head(_JOBS).iter_rows(named=True)]
     header = ("runs of", "runs", "hosts", "slowest", "stalled", "corr.", "p", "node-h lost")
     table = align_columns(header, rows, " rrrrrrr", names=(0,))
     return ["", heading("DO RUNS TAKE LONGER WHEN THEY STALL?"), *table]

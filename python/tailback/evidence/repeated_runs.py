@@ -17,6 +17,7 @@ import polars as pl
 
 from tailback.arrays import Floats
 from tailback.run.schema import Column, Table
+from tailback.units import percent
 
 LEAST_RUNS: Final = 5
 """Fewest runs that are compared: the best order of four has p = 1/24, which is no finding."""
@@ -116,7 +117,21 @@ def _lost_seconds(seconds: Floats, stall: Floats) -> float:
     return max(slope, 0.0) * float(stall.sum())
 
 
-def lost_node_hours(row: Mapping[str, Any]) -> str:
+def run_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A row of the table of repeated runs, in words: one cell for each column that is shown."""
+    return (
+        row["name"],
+        f"{row['runs']:,}",
+        f"{row['hosts']:,}",
+        f"{row['slowest']:.3g} ×",
+        percent(row["stall_fraction"]),
+        f"{row['correlation']:.2f}",
+        f"{row['p']:.2g}",
+        _lost_node_hours(row),
+    )
+
+
+def _lost_node_hours(row: Mapping[str, Any]) -> str:
     """Node-hours that the runs of a job lost, with the interval; ``?`` where it is not known."""
     if row["lost_node_hours"] is None:
         return "?"

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from tailback.arrays import Floats
 from tailback.evidence.culprits import JobHarm
-from tailback.evidence.repeated_runs import lost_node_hours
+from tailback.evidence.repeated_runs import run_cells
 from tailback.names.display import keep_units
 from tailback.names.ports import link_name, port_name
 from tailback.port_counters.analysis.course import bins_of
@@ -176,19 +176,7 @@ def _jobs(jobs: JobHarm | None) -> PagePart:
 
 def _runs(jobs: JobHarm | None) -> PagePart:
     header = ("Runs of", "Runs", "Hosts", "Slowest", "Stalled", "Correlation", "p")
-    rows = [
-        (
-            row["name"],
-            f"{row['runs']:,}",
-            f"{row['hosts']:,}",
-            f"{row['slowest']:.3g} ×",
-            percent(row["stall_fraction"]),
-            f"{row['correlation']:.2f}",
-            f"{row['p']:.2g}",
-            lost_node_hours(row),
-        )
-        for row in ([] if jobs is None else jobs.runs.iter_rows(named=True))
-    ]
+    rows = [run_cells(row) for row in ([] if jobs is None else jobs.runs.iter_rows(named=True))]
     title = "Do runs take longer when they stall?"
     return PagePart.of(title, (*header, "Node-hours lost"), rows, tuple(range(1, 8)))
 

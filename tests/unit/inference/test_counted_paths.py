@@ -12,33 +12,9 @@ from tailback.inference.counted_paths import chance_of_paths, counted_seeds
 from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
 from tailback.inference.measured_costs import USUAL_PATHS
 from tailback.inference.network_clues import between_switches
-from tailback.scenario.model import parse
-from tailback.simulation import PreparedScenario, execute, prepare
+from tailback.simulation import PreparedScenario, execute
 from tailback.simulation.evaluate import make_simulation
-
-
-def prepared(**engine: object) -> PreparedScenario:
-    """Four pairs of hosts on two leaves, with four spines; pairs send both ways."""
-    return prepare(
-        parse(
-            {
-                "name": "pairs",
-                "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 4}},
-                "job": [
-                    {
-                        "name": "a",
-                        "pattern": {
-                            "kind": "transpose",
-                            "dims": [4, 2],
-                            "axis": "y",
-                            "size": "1 MiB",
-                        },
-                    }
-                ],
-                "engine": {"packet": "16 KiB", "buffer": "256 KiB"} | engine,
-            }
-        )
-    )
+from tests.factories.hashed_pairs import prepared
 
 
 def sent_by(scenario: PreparedScenario) -> Floats:

@@ -13,32 +13,8 @@ from tailback.identity_cache import PerObject
 from tailback.inference.hashed_flows import FlowPlacements, likely_seeds
 from tailback.inference.network_clues import between_switches
 from tailback.run.run import Run
-from tailback.scenario.model import parse
-from tailback.simulation import PreparedScenario, execute, prepare
-
-
-def prepared(**engine: object) -> PreparedScenario:
-    """Four pairs of hosts on two leaves, with four spines."""
-    return prepare(
-        parse(
-            {
-                "name": "pairs",
-                "fabric": {"fat_tree": {"hosts_per_leaf": 4, "leaves": 2, "aggregation": 4}},
-                "job": [
-                    {
-                        "name": "a",
-                        "pattern": {
-                            "kind": "transpose",
-                            "dims": [4, 2],
-                            "axis": "y",
-                            "size": "1 MiB",
-                        },
-                    }
-                ],
-                "engine": {"packet": "16 KiB", "buffer": "256 KiB"} | engine,
-            }
-        )
-    )
+from tailback.simulation import PreparedScenario, execute
+from tests.factories.hashed_pairs import prepared
 
 
 def placements(run: Run, scenario: PreparedScenario, seeds: range = range(256)) -> FlowPlacements:
