@@ -29,6 +29,7 @@ from tailback.inference.further_costs import further_costs
 from tailback.inference.machine_models import (
     hashes_at_random,
     with_acknowledged_sends,
+    with_copied_sends,
     with_even_flows,
 )
 from tailback.inference.measured_run import (
@@ -187,8 +188,9 @@ class EvidenceFiles:
             prepared = in_fitting_packets(machine.prepared)
         hashed = measured is not None and hashes_at_random(prepared)
         prepared = with_even_flows(prepared) if hashed else prepared
-        if measured is not None and not is_lossy(NetworkEvidence(), prepared.fabric):
-            prepared = with_acknowledged_sends(prepared)
+        if measured is not None:
+            lossy = is_lossy(NetworkEvidence(), prepared.fabric)
+            prepared = (with_copied_sends if lossy else with_acknowledged_sends)(prepared)
         fifo = prepared
         if measured is not None:
             prepared = with_round_robin_adapters(prepared)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import polars as pl
 
 from tailback.arrays import Floats, Ints
 from tailback.budget import fits
@@ -28,7 +29,7 @@ from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hashed_flows import FlowPlacements, has_few_flows
 from tailback.inference.hypothesis_space import SEARCH_EVENTS
 from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
-from tailback.inference.network_clues import comparisons
+from tailback.inference.network_clues import FLOWS_OF_PAIR, OtherJobs, comparisons
 from tailback.inference.queue_likelihood import QueueLikelihood
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
@@ -59,8 +60,12 @@ ALIKE = 0.001
 """Difference of misfits up to which choices of paths fit alike."""
 
 OTHERS, OTHERS_EVEN = 0.02, 0.05
-"""Share of the counted bytes from which they are of other traffic, too, and then the weight of its
-having the same share on all links: it follows a hash of its own."""
+"""Share of the counted bytes from which they are of traffic that no host port counted, too, and
+then the weight of its having the same share on all links: it follows a hash of its own."""
+
+LINK_ERROR = 0.02
+"""Error of the bytes of links beside flows of others, over the mean of the links: these are known
+by host and window, and headers differ. Paths fit no better than that."""
 
 AS_COUNTED = 2.0 * MISFIT_ERROR["bytes"]
 """Misfit of the bytes of links up to which the fitted paths are taken for the true ones."""
@@ -87,7 +92,9 @@ def on_likely_paths(
     """
     choices = list[FlowSeeds]()
     if evidence.counters is not None:
-        choices = counted_seeds(prepared, run, evidence.counters.sent_bytes)
+        others = OtherJobs.of(prepared, evidence, run).traffic
+        flows = None if others is None else others.flows
+        choices = counted_seeds(prepared, run, evidence.counters.sent_bytes, flows)
     simulations = len(choices) * (1 + SUSPECTS)
     events = int(run.summary["events"]) * simulations
     if len(choices) > 1 and events <= SEARCH_EVENTS and fits(simulations):
@@ -98,24 +105,35 @@ def on_likely_paths(
     return with_whole_flows if has_few_flows(prepared, run) else None
 
 
-def counted_seeds(prepared: PreparedScenario, run: Run, sent_bytes: Floats) -> list[FlowSeeds]:
+def counted_seeds(
+    prepared: PreparedScenario,
+    run: Run,
+    sent_bytes: Floats,
+    other_flows: pl.DataFrame | None = None,
+) -> list[FlowSeeds]:
     """Seeds of the hash of all flows with which links carry what they counted.
 
     Args:
         prepared: The scenario.
         run: A run of it, with its messages.
         sent_bytes: Counted bytes of each link, NaN if not counted, shape (L,).
+        other_flows: Flows of other jobs by the counters of host ports: ``src_node, dst_node,
+            size_bytes``. Their ranks follow those of the scenario, as
+            :meth:`~tailback.inference.network_clues.OtherJobs.add_to` numbers them.
 
     Returns:
         Choices of paths that fit as well, at most :data:`FITS`; none if flows have no choice, are
         too many, or fit the counted bytes on no paths.
     """
+    header_factor = _header_factor(prepared, run, sent_bytes)
+    others = None if other_flows is None else _flows_of_others(prepared, other_flows, header_factor)
     placements = FlowPlacements.of(
-        prepared, run, range(SEEDS), least_bytes=0, most_flows=MOST_FLOWS
+        prepared, run, range(SEEDS), least_bytes=0, most_flows=MOST_FLOWS, others=others
     )
     if placements is None:
         return []
-    fit = _Fit.of(placements, sent_bytes, _header_factor(prepared, run, sent_bytes))
+    error = 0.0 if others is None else LINK_ERROR
+    fit = _Fit.of(placements, sent_bytes, header_factor, error)
     if fit is None:
         return []
     rng = np.random.default_rng(0)
@@ -128,6 +146,31 @@ def counted_seeds(prepared: PreparedScenario, run: Run, sent_bytes: Floats) -> l
     alike = [key for key in sorted(loss, key=lambda key: loss[key]) if loss[key] <= within]
     ranks = placements.src_rank.tolist(), placements.dst_rank.tolist()
     return [list(zip(*ranks, fit.seed[tried[key]].tolist(), strict=True)) for key in alike[:FITS]]
+
+
+def _flows_of_others(
+    prepared: PreparedScenario, flows: pl.DataFrame, header_factor: float
+) -> pl.DataFrame:
+    """Flows of other jobs between switches, in equal parts, with ranks after all of the scenario.
+
+    Columns as :meth:`FlowPlacements.of` takes them; bytes are less by the header factor.
+    """
+    nodes = np.unique(flows.select("src_node", "dst_node").to_numpy().astype(np.int64))
+    pairs = flows.group_by("src_node", "dst_node").agg(pl.col("size_bytes").sum())
+    pairs = pairs.sort("src_node", "dst_node")
+    src, dst = (pairs[name].to_numpy().astype(np.int64) for name in ("src_node", "dst_node"))
+    first_rank = prepared.program.n_ranks + np.arange(FLOWS_OF_PAIR)[:, None] * len(nodes)
+    parts = pairs["size_bytes"].to_numpy() / (FLOWS_OF_PAIR * header_factor)
+    between = prepared.fabric.node_switch[src] != prepared.fabric.node_switch[dst]
+    return pl.DataFrame(
+        {
+            "src": (first_rank + np.searchsorted(nodes, src))[:, between].ravel(),
+            "dst": (first_rank + np.searchsorted(nodes, dst))[:, between].ravel(),
+            "src_node": np.tile(src[between], FLOWS_OF_PAIR),
+            "dst_node": np.tile(dst[between], FLOWS_OF_PAIR),
+            "bytes": np.tile(parts[between], FLOWS_OF_PAIR),
+        }
+    )
 
 
 def chance_of_paths(prepared: PreparedScenario, run: Run) -> float | None:
@@ -165,12 +208,14 @@ class _CallAgreement:
 
     Attributes:
         prepared: The scenario.
+        others: Traffic of other jobs.
         compare: Compares a run with the times of calls and sends.
         suspects: Cables that had queues longer than they send at their rates.
         threads: Threads of the engine.
     """
 
     prepared: PreparedScenario
+    others: OtherJobs
     compare: Comparisons
     suspects: Sequence[SlowLink]
     threads: int | None
@@ -191,11 +236,13 @@ class _CallAgreement:
         cables = np.unique(np.minimum(np.arange(len(reverse)), reverse)).tolist()
         queues = QueueLikelihood.of(evidence.counters, prepared.fabric)
         suspects = [] if queues is None else queues.suspects(cables, reverse)[:SUSPECTS]
-        return cls(prepared, compare, suspects, threads)
+        others = OtherJobs.of(prepared, evidence, run)
+        return cls(prepared, others, compare, suspects, threads)
 
     def misfit(self, seeds: FlowSeeds) -> float:
         """Misfit of the times with these paths, with or without the suspect that agrees best."""
-        evaluate = make_simulation(with_flow_seeds(self.prepared, seeds), threads=self.threads)
+        scenario = self.others.add_to(with_flow_seeds(self.prepared, seeds), None)
+        evaluate = make_simulation(scenario, threads=self.threads)
         return min(
             self._misfit(evaluate(Change(slow=slow, computations=True)))
             for slow in ((), *((suspect,) for suspect in self.suspects))
@@ -240,6 +287,7 @@ class _Fit:
         bytes: Bytes that an option adds to each of its links, as counters count, shape (O,).
         counted: Counted bytes of links, 0 where not counted, and 0 for the padding, shape (L + 1,).
         others: Share of the counted bytes that are not of these flows.
+        error: Error of the counted bytes, over their mean.
     """
 
     first: Ints
@@ -248,14 +296,19 @@ class _Fit:
     bytes: Floats
     counted: Floats
     others: float
+    error: float
 
     @classmethod
     def of(
-        cls, placements: FlowPlacements, sent_bytes: Floats, header_factor: float
+        cls, placements: FlowPlacements, sent_bytes: Floats, header_factor: float, error: float
     ) -> _Fit | None:
         """The options of all flows; None if nothing was counted on their links.
 
-        ``header_factor``: counted bytes over those of messages.
+        Args:
+            placements: The flows, and their paths for many seeds.
+            sent_bytes: Counted bytes of each link, shape (L,).
+            header_factor: Counted bytes over those of messages.
+            error: Error of the counted bytes, over their mean.
         """
         n_flows, n_links = placements.n_flows, len(sent_bytes)
         paths: list[dict[tuple[int, ...], int]] = [{} for _ in range(n_flows)]
@@ -290,6 +343,7 @@ class _Fit:
             sent,
             counted,
             max(1.0 - ours / total, 0.0),
+            error,
         )
 
     def anneal(self, rng: np.random.Generator) -> Ints:
@@ -308,7 +362,10 @@ class _Fit:
         steps = min(STEPS_OF_FLOW * n_flows, MOST_STEPS)
         flows = rng.choice(open_flows, steps, p=large / large.sum())
         others = rng.integers(self.first[flows], self.first[flows + 1]).tolist()
-        bars = -np.log(rng.random(steps)) * np.geomspace(HOT, COLD, steps) * float(large.max()) ** 2
+        hot = HOT * float(large.max()) ** 2
+        error = self.error * float(self.counted[self.counted > 0].mean())
+        cold = max(hot * COLD / HOT, min(2.0 * error**2, hot))
+        bars = -np.log(rng.random(steps)) * np.geomspace(hot, cold, steps)
 
         def loss(link: int, left: float) -> float:
             return float(min(left, 0.0) ** 2 + weight * (left - usual[link]) ** 2)

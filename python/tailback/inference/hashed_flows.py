@@ -86,6 +86,7 @@ class FlowPlacements:
         seeds: Sequence[int] = range(SEEDS),
         least_bytes: int = LARGE_BYTES,
         most_flows: int = MOST_FLOWS,
+        others: pl.DataFrame | None = None,
     ) -> FlowPlacements | None:
         """The placements; None if flows are too many or too small, or have no choice of paths.
 
@@ -95,9 +96,12 @@ class FlowPlacements:
             seeds: Seeds of the hash.
             least_bytes: Mean size of messages below which a flow is left out.
             most_flows: Number of flows above which there are too many.
+            others: Flows of other jobs: ``src, dst`` (ranks), ``src_node, dst_node, bytes``.
         """
         fabric = prepared.fabric
         flows = _flows(prepared, run, least_bytes)
+        if others is not None:
+            flows = pl.concat([flows.select(others.columns), others])
         if not 2 <= flows.height <= most_flows:
             return None
         src, dst = (flows[name].to_numpy().astype(np.int64) for name in ("src", "dst"))

@@ -216,6 +216,19 @@ def with_acknowledged_sends(prepared: PreparedScenario) -> PreparedScenario:
     return prepared.with_program(replace(program, kind=kind))
 
 
+def with_copied_sends(prepared: PreparedScenario) -> PreparedScenario:
+    """The scenario with small sends that are complete at once, unless it states when they are.
+
+    TCP completes a send when its bytes are in a socket's buffer. Accelerators have buffers of their
+    own.
+    """
+    engine = prepared.scenario.engine
+    if prepared.observed.program.recompile is not None or "eager_sends" in engine.model_fields_set:
+        return prepared
+    engine = engine.model_copy(update={"eager_sends": "copied"})
+    return replace(prepared, scenario=prepared.scenario.model_copy(update={"engine": engine}))
+
+
 def with_algorithm(prepared: PreparedScenario, name: str) -> PreparedScenario | None:
     """The scenario with a collective of its program run by another algorithm; None without it.
 

@@ -46,6 +46,10 @@ TCP_GBPS = 10.0
 """Rate of hosts up to which Ethernet is taken to carry messages by TCP and to drop packets. Faster
 adapters are made for RDMA, which needs a network that pauses or paces instead."""
 
+FLOWS_OF_PAIR = 4
+"""Flows of other jobs between two hosts that take paths of their own where counters show paths:
+parts of a quarter, whether they are one connection or many."""
+
 Slow = tuple[SlowLink, ...]
 
 
@@ -76,7 +80,8 @@ class OtherJobs:
         if self.traffic is None:
             return prepared
         name = f"other traffic ({_job_names(self.traffic)})"
-        return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows())
+        flows = FLOWS_OF_PAIR if prepared.scenario.engine.flow_seeds else 1
+        return prepared.with_other_traffic(name, self.traffic.messages(bursts).rows(), flows)
 
 
 def _is_significant(others: OtherTraffic, run: Run) -> bool:

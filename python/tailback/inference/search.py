@@ -208,11 +208,18 @@ class ExplanationSearch:
                 self.space.add_machine(other, prior, algorithm=name)
 
     def _is_told_apart(self, prepared: PreparedScenario) -> bool:
-        """Whether the evidence tells a machine from the first one."""
+        """Whether the evidence tells a machine from the first one.
+
+        What each predicts differs, or what they differ from the measured run by.
+        """
         expected = self.space.alone(next(iter(self.space.machines)), None, with_others=False)
         changed = self.space.simulated(prepared, ())
         misfits = self.space.compare.between(expected, [changed])
-        return any(misfit > MISFIT_ERROR[kind] for kind, misfit in misfits.items())
+        if any(misfit > MISFIT_ERROR[kind] for kind, misfit in misfits.items()):
+            return True
+        compare, model = self.space.compare, self.space.posterior().model
+        ratios = model.log_ratios(compare(changed), compare(expected))
+        return any(abs(ratio) > model.charge for ratio in ratios.values())
 
     def _add_unusual_machines(self, scenarios: Sequence[PreparedScenario]) -> None:
         """Add machines without the stated forwarding tables, or without slow rates.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -214,22 +215,26 @@ class PreparedScenario:
         return replace(out, scenario=self.scenario.model_copy(update={"job": sections}))
 
     def with_other_traffic(
-        self, name: str, messages: Sequence[tuple[int, int, int, int]]
+        self, name: str, messages: Sequence[tuple[int, int, int, int]], flows_of_pair: int = 1
     ) -> PreparedScenario:
         """The same with another job of given messages, which may use hosts of the observed job.
 
         Args:
             name: Name of the job.
             messages: Time in ps, source node, destination node and bytes of each message.
+            flows_of_pair: Ranks on each node, between which the messages of a pair of nodes take
+                turns: flows of their own, which switches may hash to other paths.
         """
         nodes = sorted({node for _, *ends, _ in messages for node in ends})
-        rank = {node: number for number, node in enumerate(nodes)}
-        pattern = {
-            "kind": "timed",
-            "ranks": len(nodes),
-            "messages": [(at, rank[src], rank[dst], size) for at, src, dst, size in messages],
-        }
-        node = np.array(nodes, np.uint32)
+        number_of = {node: number for number, node in enumerate(nodes)}
+        turns = Counter[tuple[int, int]]()
+        timed = []
+        for at, src, dst, size in messages:
+            first_rank = turns[src, dst] % flows_of_pair * len(nodes)
+            turns[src, dst] += 1
+            timed.append((at, first_rank + number_of[src], first_rank + number_of[dst], size))
+        pattern = {"kind": "timed", "ranks": flows_of_pair * len(nodes), "messages": timed}
+        node = np.tile(np.array(nodes, np.uint32), flows_of_pair)
         hosts = self.fabric.node_host[node].tolist()
         section = JobSection(
             name=name,

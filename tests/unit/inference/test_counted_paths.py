@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tailback.arrays import Floats
@@ -11,7 +12,7 @@ from tailback.evaluate import Change
 from tailback.inference.counted_paths import chance_of_paths, counted_seeds
 from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
 from tailback.inference.measured_costs import USUAL_PATHS
-from tailback.inference.network_clues import between_switches
+from tailback.inference.network_clues import FLOWS_OF_PAIR, between_switches
 from tailback.simulation import PreparedScenario, execute
 from tailback.simulation.evaluate import make_simulation
 from tests.factories.hashed_pairs import prepared
@@ -67,6 +68,19 @@ def test_no_link_carries_more_than_counted() -> None:
     seeds, *_ = counted_seeds(scenario, execute(scenario), beside_others)
     paths = link_totals(execute(with_flow_seeds(scenario, seeds)), "bytes")
     np.testing.assert_allclose(paths[inner], sent[inner], rtol=0.02)
+
+
+def test_flows_of_others_take_paths_of_their_own() -> None:
+    """Counted at their hosts, they fill a link that ours would seem to crowd without them."""
+    scenario = prepared()
+    job = scenario.with_other_traffic("others", [(0, 0, 4, 2**21)] * 8, FLOWS_OF_PAIR)
+    sent = link_totals(execute(job.with_engine(routing="ecmp", path_seed=3)), "bytes")
+    inner = between_switches(scenario.fabric)
+    others = pl.DataFrame({"src_node": [0], "dst_node": [4], "size_bytes": [2.0**24]})
+    seeds, *_ = counted_seeds(scenario, execute(scenario), sent.astype(np.float64), others)
+    assert len(seeds) == 8 + FLOWS_OF_PAIR
+    again = link_totals(execute(with_flow_seeds(job, seeds)), "bytes")
+    np.testing.assert_allclose(again[inner], sent[inner], rtol=0.02)
 
 
 def test_bytes_of_no_whole_flows_choose_none() -> None:

@@ -429,10 +429,21 @@ def test_progress_in_calls_may_explain_the_time(monkeypatch: pytest.MonkeyPatch)
     _, seen = explained(monkeypatch, simulated)
     assert not any(machine[1] == "in calls" for machine in seen)
     monkeypatch.setattr(Compared, "between", lambda *_: {"calls": MISFIT_ERROR["calls"]})
-    posterior, _ = explained(monkeypatch, simulated, progress_stated=False)
+    posterior, _ = explained(monkeypatch, lambda *_: (1000, BAD), progress_stated=False)
     assert "progress in calls" not in {
         name for each in posterior.weighed for name in each.hypothesis.machine
     }
+
+
+def test_times_alone_may_tell_algorithms_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call times that differ by one factor hide a difference between simulations."""
+
+    def simulated(machine: tuple[str, str], slow: tuple[int, ...], _: bool) -> tuple[int, float]:
+        return (1000, GOOD) if machine[1] == "in calls" else (1000 if slow else 600, BAD)
+
+    monkeypatch.setattr(Compared, "between", lambda *_: {"calls": 0.0})
+    posterior, _ = explained(monkeypatch, simulated, progress_stated=False)
+    assert "progress in calls" in posterior.best.machine
 
 
 def test_another_collective_algorithm_may_explain_the_time(
