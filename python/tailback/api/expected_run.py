@@ -38,6 +38,7 @@ from tailback.inference.measured_run import (
     calibrated_by_trace,
     measured_run,
     network_evidence,
+    sends_whole_messages,
     why_forecast,
     with_instant_network,
     with_measured,
@@ -192,10 +193,10 @@ class EvidenceFiles:
             lossy = is_lossy(NetworkEvidence(), prepared.fabric)
             prepared = (with_copied_sends if lossy else with_acknowledged_sends)(prepared)
         fifo = prepared
-        if measured is not None:
-            prepared = with_round_robin_adapters(prepared)
-        else:
+        if measured is None:
             end_input()
+        elif not sends_whole_messages(prepared):
+            prepared = with_round_robin_adapters(prepared)
         step("simulating the scenario", 0.0)
         run = execute(prepared, watch=watch, threads=threads, record_computation=True)
         evidence, explanation, others = NetworkEvidence(), None, list[tuple[Change, base.Run]]()

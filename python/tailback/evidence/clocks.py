@@ -247,11 +247,13 @@ def solve(
     hosts: list[str] | None,
     resolution_ps: int = 1,
     common: Ints | None = None,
+    started_ps: Ints | None = None,
 ) -> Clocks:
     """Find the simplest clock corrections that are consistent with all messages.
 
     In this order: clocks as recorded; one offset per host, if the clocks within each host agree;
-    one offset per rank; offsets and drifts with the smallest total violation.
+    one offset per rank; offsets and drifts with the smallest total violation. What messages leave
+    open is chosen so that the ranks start together.
 
     Args:
         event_pairs: Pairs of ordered events.
@@ -260,6 +262,8 @@ def solve(
         resolution_ps: Clock resolution; smaller violations are ignored.
         common: Number of the clock of each rank, where the tracer says which ranks share one, shape
             (R,): their times differ by nothing. None if it does not.
+        started_ps: When each rank left MPI_Init by its clock, -1 where unknown, shape (R,); None if
+            not recorded.
     """
     slack = event_pairs.slack_ps
     is_violated = slack < -resolution_ps
@@ -290,6 +294,11 @@ def solve(
         offset = offset + (residual_offset if residual_offset is not None else 0)
     rank_offset, rank_drift = offset[clock_of], drift[clock_of]
     after = _correct_constraints(event_pairs, rank_offset, rank_drift, middle)
+    if started_ps is not None and (started_ps >= 0).any() and n <= _MATRIX:
+        shift = rank_offset + rank_drift * (started_ps - middle)
+        started = np.where(started_ps >= 0, started_ps + shift, np.nan)
+        rank_offset = rank_offset + _shifts_to_common_start(after, clock_of, n, started)[clock_of]
+        after = _correct_constraints(event_pairs, rank_offset, rank_drift, middle)
     remaining_slack = after.slack_ps
     return Clocks(
         unit,
@@ -394,6 +403,41 @@ def _offsets(
         middle = (bounds - bounds.T) / 2
         offset[members] = (middle - middle[:, :1]).mean(axis=0)
     return _align_components(upper, component, offset)
+
+
+_PASSES = 100
+"""Maximum number of passes over the clocks that bring the starts of their ranks together."""
+
+
+def _shifts_to_common_start(
+    event_pairs: ClockConstraints, clock_of: Ints, n: int, started_ps: Floats
+) -> Floats:
+    """Shift of each clock that brings the starts of the ranks together, shape (n,).
+
+    Each is as large as the bounds allow with the others where they are, again and again.
+
+    Args:
+        event_pairs: Constraints after the correction.
+        clock_of: Clock of each rank.
+        n: Number of clocks.
+        started_ps: Corrected start of each rank, NaN where unknown.
+    """
+    later = _paths(event_pairs, clock_of, n, 0.0)
+    np.fill_diagonal(later, np.inf)
+    start = np.full(n, np.nan)
+    for clock in np.unique(clock_of[~np.isnan(started_ps)]).tolist():
+        start[clock] = np.nanmedian(started_ps[clock_of == clock])
+    target = np.nan_to_num(np.nanmedian(start) - start)
+    shift = np.zeros(n)
+    for _ in range(_PASSES):
+        before = shift.copy()
+        for clock in range(n):
+            low = float((shift - later[clock]).max())
+            high = float((shift + later[:, clock]).min())
+            shift[clock] = min(max(target[clock], low), high)
+        if np.abs(shift - before).max() < 1.0:
+            break
+    return shift
 
 
 def _offsets_from_first(event_pairs: ClockConstraints, clock_of: Ints, n: int) -> Floats | None:

@@ -117,6 +117,7 @@ def measure(
         rank_hosts.of_rank if rank_hosts else None,
         recorded.resolution_ps,
         recorded.common_clock,
+        recorded.start_ps if recorded.starts_together else None,
     )
     return_freed_memory()
     recorded, repair = correct(recorded, clocks, latency)

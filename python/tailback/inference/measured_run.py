@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from tailback.calibration.estimates import FittedValue, estimate
@@ -26,7 +27,7 @@ from tailback.inference.evidence import (
     read_network_evidence,
 )
 from tailback.inference.hypotheses import FAULT
-from tailback.inference.network_clues import unknown_hosts
+from tailback.inference.network_clues import is_lossy, unknown_hosts
 from tailback.port_counters.findings.port_events import in_order, port_events
 from tailback.port_counters.recorded_statistics import recorded_statistics
 from tailback.run.run import Run
@@ -73,6 +74,22 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     return measure(
         section.trace, rank_file=section.placement_file, hosts=hosts, format=section.format
     )
+
+
+SEGMENT_BYTES = 64 << 10
+"""Largest segment that a kernel hands to its adapter at once (Linux: GSO). A message of TCP up to
+this size leaves its host unbroken."""
+
+
+def sends_whole_messages(prepared: PreparedScenario) -> bool:
+    """Whether hosts send most bytes of a program over TCP in messages of one segment each."""
+    program = prepared.observed.program
+    sizes = np.sort(program.amount[program.sends])
+    below = np.cumsum(sizes, dtype=np.float64)
+    if not len(sizes) or program.recompile is not None:
+        return False
+    median = sizes[np.searchsorted(below, below[-1] / 2.0)]
+    return bool(is_lossy(NetworkEvidence(), prepared.fabric) and median <= SEGMENT_BYTES)
 
 
 def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:

@@ -175,6 +175,40 @@ def test_what_neither_offset_nor_drift_mends_is_repaired(write: Build) -> None:
     assert report.left == 0
 
 
+@pytest.mark.parametrize("ahead_ps", [-20 * MS, 20 * MS])
+def test_ranks_of_one_way_messages_start_together(ahead_ps: int) -> None:
+    """Nothing comes back, so messages bound the second clock from one side only."""
+    sent = np.arange(100 * MS, 200 * MS, 10 * MS)
+    ranks = np.zeros(len(sent), np.int64), np.ones(len(sent), np.int64)
+    received = sent + 5 * MS + ahead_ps
+    messages = ClockConstraints(*ranks, sent, received, np.full(len(sent), US))
+    started = np.array([99 * MS, 99 * MS + ahead_ps])
+    clocks = solve(messages, 2, None, 1_000, started_ps=started)
+    if ahead_ps > 0:  # Without a violation, clocks are used as recorded.
+        assert clocks.unit == "none"
+        return
+    np.testing.assert_allclose(np.diff(clocks.offset_ps), -ahead_ps, atol=US)
+    unknown = solve(messages, 2, None, 1_000)
+    np.testing.assert_allclose(np.diff(unknown.offset_ps), -ahead_ps - 5 * MS, atol=2 * US)
+
+
+def test_messages_bound_a_common_start() -> None:
+    """A rank that starts late stays late where messages in both directions show it."""
+    sent = np.arange(100 * MS, 200 * MS, 10 * MS)
+    back = sent + 2 * US - 20 * MS
+    zero, one = np.zeros(len(sent), np.int64), np.ones(len(sent), np.int64)
+    messages = ClockConstraints(
+        np.concatenate([zero, one]),
+        np.concatenate([one, zero]),
+        np.concatenate([sent, back]),
+        np.concatenate([back, sent + 4 * US]),
+        np.full(2 * len(sent), US),
+    )
+    started = np.array([90 * MS, 75 * MS])
+    clocks = solve(messages, 2, None, 1_000, started_ps=started)
+    np.testing.assert_allclose(np.diff(clocks.offset_ps), 20 * MS, atol=2 * US)
+
+
 def test_bounds_through_one_clock_hold_all_pairs(
     write: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:

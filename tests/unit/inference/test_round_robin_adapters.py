@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 import tailback as tb
 from tailback.evaluate import Change
 from tailback.inference.further_costs import adapter_order_costs
-from tailback.inference.measured_run import with_round_robin_adapters
+from tailback.inference.measured_run import sends_whole_messages, with_round_robin_adapters
 from tailback.simulation import make_evaluate, prepare
 from tailback.sources.source import Source
 
@@ -27,6 +30,20 @@ def test_adapters_alternate_messages_unless_configured() -> None:
     in_order = {**EXCHANGE, "engine": {"injection": "fifo"}}
     same = prepare(Source.of(in_order, seed=3).scenario)
     assert with_round_robin_adapters(same) is same
+
+
+@pytest.mark.parametrize(
+    ("gbps", "size", "whole"),
+    [(1.0, "64 KiB", True), (1.0, "1 MiB", False), (100.0, "64 KiB", False)],
+)
+def test_short_messages_of_tcp_leave_unbroken(gbps: float, size: str, *, whole: bool) -> None:
+    """By the kernel's segments; RDMA's adapters take turns whatever the size."""
+    job = {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": size}}
+    made = prepare(Source.of({**EXCHANGE, "job": [job]}).scenario)
+    rates = np.full_like(made.fabric.link_gbps, gbps)
+    interfaces = ["e0"] * made.fabric.n_links
+    fabric = replace(made.fabric, link_gbps=rates, link_interface=interfaces)
+    assert sends_whole_messages(replace(made, fabric=fabric)) == whole
 
 
 def test_a_busy_receiver_holds_back_no_others() -> None:

@@ -236,6 +236,11 @@ class RecordedRun:
     parallelism: str = ""
 
     @property
+    def starts_together(self) -> bool:
+        """Whether the measured time of ranks starts as they leave MPI_Init, which is collective."""
+        return any(normalised_call(name) in _STARTUP for name in self.names)
+
+    @property
     def exposed_ps(self) -> Ints:
         """Time of each call beside which its rank does not compute, shape (C,)."""
         inside = self.calls.leave_ps - self.calls.enter_ps
