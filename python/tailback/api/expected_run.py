@@ -209,9 +209,13 @@ class EvidenceFiles:
             if lossy:
                 evaluate = make_simulation(prepared, threads=threads)
                 measured = with_instant_network(measured, evaluate)
-            lossy = lossy and not routing_is_stated(prepared)
-            if hashed or lossy:
-                on_paths = on_likely_paths(prepared, run, measured, evidence, threads)
+            unstated = not routing_is_stated(prepared)
+            ethernet = lossy or prepared.fabric.link_interface is not None
+            if hashed or (unstated and ethernet):
+                whole = hashed or lossy
+                on_paths = on_likely_paths(
+                    prepared, run, measured, evidence, threads, whole_flows=whole
+                )
                 if on_paths is not None:
                     alone = fifo is prepared
                     prepared, fifo = on_paths(prepared), on_paths(fifo)

@@ -77,11 +77,15 @@ def on_likely_paths(
     measured: MeasuredRun,
     evidence: NetworkEvidence,
     threads: int | None,
+    *,
+    whole_flows: bool,
 ) -> Callable[[PreparedScenario], PreparedScenario] | None:
     """How flows of a run take their paths, as a change of its scenario, where switches hash them.
 
     On those that counters show, else spread evenly, each on one path. None for so many that they
     use all paths alike.
+
+    Ethernet switches usually hash flows. Where they may spread packets instead, counters decide.
 
     Args:
         prepared: The scenario.
@@ -89,6 +93,7 @@ def on_likely_paths(
         measured: The measured run.
         evidence: Counters of links.
         threads: Threads of the engine.
+        whole_flows: Whether each flow is known to keep to one path.
     """
     choices = list[FlowSeeds]()
     if evidence.counters is not None:
@@ -102,7 +107,7 @@ def on_likely_paths(
         choices.sort(key=agrees.misfit)
     if choices:
         return partial(with_flow_seeds, seeds=choices[0])
-    return with_whole_flows if has_few_flows(prepared, run) else None
+    return with_whole_flows if whole_flows and has_few_flows(prepared, run) else None
 
 
 def counted_seeds(

@@ -96,7 +96,7 @@ def further_costs(
     even_paths = EVEN_TABLES if tables is not None else _even_flows(prepared)
     beside = _placement_costs(evaluate, placements, seeds, Change(limits=limits)) if limits else ()
     own_routes = even_paths or _without_chance(prepared)
-    hashed = bool(lossy_ps) and bool(prepared.scenario.engine.flow_seeds)
+    hashed = bool(prepared.scenario.engine.flow_seeds)
     own_placement = (
         _placement_costs(evaluate, placements, HASHES, OTHER_HASH, find_by=own_routes)
         if hashed
