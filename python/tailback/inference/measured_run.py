@@ -76,20 +76,20 @@ def measured_run(prepared: PreparedScenario) -> MeasuredRun | None:
     )
 
 
-SEGMENT_BYTES = 64 << 10
-"""Largest segment that a kernel hands to its adapter at once (Linux: GSO). A message of TCP up to
-this size leaves its host unbroken."""
+BURST_BYTES = 2 * 10 * 1448
+"""Size of messages of TCP of which at least half leaves at once, as the initial window (RFC 6928):
+ten segments of Ethernet. What follows takes turns with other messages, by acknowledgements."""
 
 
 def sends_whole_messages(prepared: PreparedScenario) -> bool:
-    """Whether hosts send most bytes of a program over TCP in messages of one segment each."""
+    """Whether hosts send most bytes over TCP in messages of :data:`BURST_BYTES` at most."""
     program = prepared.observed.program
     sizes = np.sort(program.amount[program.sends])
     below = np.cumsum(sizes, dtype=np.float64)
     if not len(sizes) or program.recompile is not None:
         return False
     median = sizes[np.searchsorted(below, below[-1] / 2.0)]
-    return bool(is_lossy(NetworkEvidence(), prepared.fabric) and median <= SEGMENT_BYTES)
+    return bool(is_lossy(NetworkEvidence(), prepared.fabric) and median <= BURST_BYTES)
 
 
 def with_round_robin_adapters(prepared: PreparedScenario) -> PreparedScenario:
