@@ -173,6 +173,17 @@ class Decision:
     confidence: float
     chances: Mapping[str, float]
 
+    @property
+    def helps_either_way(self) -> str:
+        """``placement`` if the verdict is open between it and no fault at all; otherwise empty.
+
+        Whether others would pay as much or not, a better placement saves what it saves.
+        """
+        sound = sum(self.chances.get(name, 0.0) for name in (*NO_FAULTS, HEALTHY))
+        placement = self.chances.get("placement", 0.0)
+        is_open = self.cause == "undetermined" and placement > 0.0
+        return "placement" if is_open and sound + placement >= SURE else ""
+
 
 def fault_share(cause: str) -> float:
     """Smallest share of the time at which a cause counts as a fault."""
@@ -233,9 +244,8 @@ def decide(
             mean = np.maximum(mean, hidden_noise) + in_calls[member]
         if name in COMPUTATION and lossy:
             errors, spread = rng.standard_normal(DRAWS), time_error * (1.0 - mean)
-            # Computation hides behind retransmissions, so that what costs little costs less, and so
-            # does noise, of which the part inside calls may be retransmissions.
-            errors = np.where((mean < FAULT) | (name == "noise"), -np.abs(errors), errors)
+            # Computation hides behind retransmissions, so that what costs little costs less.
+            errors = np.where(mean < FAULT, -np.abs(errors), errors)
             most = np.where(errors > 0.0, np.clip(mean - FAULT, 0.0, spread), spread)
             mean = np.maximum(mean + errors * most, 0.0)
         if name == "slow-link" and lossy:

@@ -383,7 +383,9 @@ def _own_cost_of_placement(
     saved = [ps / max(expected, 1) for ps in further.placement_ps]
     cost = sum(saved) / len(saved), min(saved), max(saved)
     in_order = _mean(further.in_order_ps) < FAULT * max(expected, 1)
-    if in_order or share.removed is None or share.removed < cost[0]:
+    # With hashed flows, what the waterfall removes is of one hash.
+    hashed = further.hash_chance is not None
+    if in_order or hashed or share.removed is None or share.removed < cost[0]:
         return cost
     return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
 

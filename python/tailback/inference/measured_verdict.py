@@ -98,8 +98,11 @@ def explain(
     summary: EvidenceSummary,
     further: FurtherCosts,
     advise: Advise,
+    placement: Cost | None = None,
 ) -> Diagnosis:
     """Turn the diagnosis of the expected run into a diagnosis of the measured run.
+
+    Where it is open whether the placement is at fault, what the best one gains decides.
 
     Args:
         diagnosis: Diagnosis of the expected run with all detected causes.
@@ -108,7 +111,9 @@ def explain(
         further: Costs of computation and routing.
         advise: Selects the remedy, for the cause of the expected run if the verdict is no other
             cause in the network.
+        placement: Cost of the placement by the gain of the best one; None if not known.
     """
+    modelled = diagnosis
     diagnosis = split_adapter_order(diagnosis, further.adapter_order_ps)
     outside = measured.outside_model_ps
     inside = max(measured.elapsed_ps - outside, 1)
@@ -120,6 +125,8 @@ def explain(
     ensemble = _ensemble(measured, summary, expected, (further.routing_mean_ps, overshoot))
     surplus, scale = overshoot - summary.others_more_ps, ensemble.mean_scale
     costs = _costs(diagnosis, measured, summary, further, scale, surplus, expected)
+    if placement is not None:
+        costs = [placement if cost.cause == "placement" else cost for cost in costs]
     not_explained_ps = measured.elapsed_ps - outside - expected
     decision = _decided(costs, ensemble, further, summary, even)
     parts = _parts(diagnosis, measured, outside, further, summary, surplus)
@@ -154,26 +161,37 @@ def explain(
     verdict = _StatedVerdict(
         diagnosis, alike, open_question, explanation, decision, measured, summary
     )
-    explained = verdict.with_costs(explanation.costs)
-    other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
+    cured = "" if open_question else decision.helps_either_way
     is_open = {"slow-link": summary.place_open, "other-traffic": summary.unknown_job is not None}
-    gains = MeasuredGains(
-        measured, explanation.costs, cause, summary.lossy, not is_open.get(cause, False)
-    )
-
     uncertain = frozenset(
         kind for kind, removed in REMOVED.items() if ensemble.hides(removed) < SURE
     )
 
-    def remedy_in_words(gains: MeasuredGains) -> Remedy | None:
-        proved = advise(explained if other else diagnosis, gains.said, uncertain)
-        proved = with_even_routes(proved, explained, further, gains.said)
-        return remedy_for(explained, proved, summary, explanation.missing)
+    def remedied(cause: Cause) -> tuple[MeasuredGains, Remedy | None]:
+        """The gains and costs with the remedy of a cause, and that remedy."""
+        blaming = replace(verdict, stated=alike | {"cause": cause})
+        blamed = blaming.with_costs(explanation.costs)
+        other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
 
-    # The remedy decides what a placement costs, and its words compare its gain with that.
-    gains = with_gain_as_cost(gains, remedy_in_words(gains))
-    stated = gains.stated(remedy_in_words(gains))
-    return advised(verdict.with_costs(gains.costs), stated)
+        def in_words(gains: MeasuredGains) -> Remedy | None:
+            proved = advise(blamed if other else diagnosis, gains.said, uncertain)
+            proved = with_even_routes(proved, blamed, further, gains.said)
+            return remedy_for(blamed, proved, summary, explanation.missing)
+
+        located = not is_open.get(cause, False)
+        gains = MeasuredGains(measured, explanation.costs, cause, summary.lossy, located)
+        # The remedy decides what a placement costs, and its words compare its gain with that.
+        gains = with_gain_as_cost(gains, in_words(gains))
+        return gains, gains.stated(in_words(gains))
+
+    gains, remedy = remedied(cast("Cause", cured or cause))
+    if cured and placement is None:
+        gained = next((cost for cost in gains.costs if cost.cause == "placement"), None)
+        if gained is not None and gained != explanation.cost("placement"):
+            return explain(modelled, measured, summary, further, advise, gained)
+    if cured and (remedy is None or not remedy.name):
+        gains, remedy = remedied(cause)
+    return advised(verdict.with_costs(gains.costs), remedy)
 
 
 @dataclass(frozen=True)

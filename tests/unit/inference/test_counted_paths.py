@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,7 +11,8 @@ import pytest
 from tailback.arrays import Floats
 from tailback.diagnosis.topology import link_totals
 from tailback.evaluate import Change
-from tailback.inference.counted_paths import chance_of_paths, counted_seeds
+from tailback.inference.counted_paths import chance_of_paths, counted_seeds, on_likely_paths
+from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
 from tailback.inference.measured_costs import USUAL_PATHS
 from tailback.inference.network_clues import FLOWS_OF_PAIR, between_switches
@@ -68,6 +71,17 @@ def test_no_link_carries_more_than_counted() -> None:
     seeds, *_ = counted_seeds(scenario, execute(scenario), beside_others)
     paths = link_totals(execute(with_flow_seeds(scenario, seeds)), "bytes")
     np.testing.assert_allclose(paths[inner], sent[inner], rtol=0.02)
+
+
+@pytest.mark.parametrize("whole_flows", [True, False])
+def test_uncounted_flows_are_whole_only_if_known(*, whole_flows: bool) -> None:
+    """Switches that pause may spread the packets of a flow."""
+    scenario = prepared()
+    measured: Any = None
+    on_paths = on_likely_paths(
+        scenario, execute(scenario), measured, NetworkEvidence(), None, whole_flows=whole_flows
+    )
+    assert on_paths is (with_whole_flows if whole_flows else None)
 
 
 def test_flows_of_others_take_paths_of_their_own() -> None:

@@ -76,6 +76,25 @@ def test_cost_of_placement_is_its_predicted_gain() -> None:
     assert percent(gain.value) in verdict.headline
 
 
+@pytest.mark.parametrize(
+    ("gain", "cause"), [(0.4, "placement"), (0.1, "undetermined"), (0.02, "healthy")]
+)
+def test_the_gain_decides_an_open_placement(gain: float, cause: str) -> None:
+    """Of placements that cost 11 %, some are no fault: one that saves nothing costs nothing."""
+    run = expected(100, share("placement", 0.11))
+    assert run.remedy is not None
+    name, before_ps = run.remedy.name, 100 * MS
+    after_ps = round((1.0 - gain) * before_ps)
+    candidate = Candidate(name=name, elapsed_ps=after_ps, low_ps=after_ps, high_ps=after_ps)
+    proved = {"candidates": [candidate], "gain": gain, "after_ps": after_ps}
+    best = run.remedy.model_copy(update={**proved, "before_ps": before_ps})
+    verdict = explained(run, measured(100), advise=lambda *_: best)
+    assert verdict.cause == cause
+    if cause == "undetermined":
+        # It helps, whether others would pay as much or not.
+        assert verdict.remedy is not None and verdict.remedy.name == name
+
+
 def test_words_of_gain_are_of_measured_time() -> None:
     run = expected(100, share("placement", 0.4))
     before = Candidate(name="block", elapsed_ps=100 * MS, repetitions=1)
