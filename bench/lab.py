@@ -61,7 +61,10 @@ VERDICTS = {
 }
 """The verdict that names each kind of cause."""
 
-NO_ALARM = frozenset({"healthy", "undetermined"})
+HEALTHY = frozenset({"healthy", "capacity"})
+"""Verdicts on a run without a fault: full links need none."""
+
+NO_ALARM = HEALTHY | {"undetermined"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def judge(causes: list[dict[str, Any]], diagnosis: dict[str, Any]) -> bool:
     """
     verdict = diagnosis["cause"]
     if not causes:
-        return bool(verdict == "healthy")
+        return verdict in HEALTHY
     for cause in causes:
         if VERDICTS[cause["kind"]] != verdict:
             continue

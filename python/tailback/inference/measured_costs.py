@@ -38,6 +38,9 @@ by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1.
 _INSIDE = ("capacity", "placement", "routing")
 """Causes of congestion between switches by our own traffic."""
 
+_HIDDEN = ("slow-link", "other-traffic")
+"""Causes that another placement may avoid."""
+
 
 @dataclass(frozen=True)
 class FurtherCosts:
@@ -193,12 +196,13 @@ def costs_of_causes(
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[_ExpectedCost] = []
     inside = sum(s.charged for s in diagnosis.shares if s.cause in _INSIDE)
+    beside = any(s.cause in _HIDDEN and s.charged >= FAULT for s in diagnosis.shares)
     for share in diagnosis.shares:
         if share.cause == "in-host":
             continue  # The rates of hosts are as stated: a part of the time, and no fault.
         if share.cause == "routing" and further.tables_ps:
             continue  # Of forwarding tables, what even ones save is known.
-        alone, low, high = _own_cost(share, further, expected, inside)
+        alone, low, high = _own_cost(share, further, expected, inside, beside=beside)
         less = more = 0
         if share.cause == "other-traffic":
             alone, low, high = (x - surplus / max(expected, 1) for x in (alone, low, high))
@@ -340,14 +344,15 @@ def _imbalance(measured: Measured, saved_ps: float, slow_waits_ps: int) -> float
 
 
 def _own_cost(
-    share: CauseShare, further: FurtherCosts, expected: int, inside: float
+    share: CauseShare, further: FurtherCosts, expected: int, inside: float, *, beside: bool
 ) -> tuple[float, float, float]:
     """Cost of a cause by itself with its lower and upper bound, as shares of the expected time.
 
-    ``inside`` is the share charged to placement and routing together.
+    ``inside`` is the share charged to placement and routing together; ``beside``: slow links or
+    other traffic cost as much as a fault.
     """
     if share.cause == "placement" and further.placement_ps:
-        return _own_cost_of_placement(share, further, expected)
+        return _own_cost_of_placement(share, further, expected, beside=beside)
     # Other routes and placements also avoid slow links and other traffic, and another program may
     # avoid more than the pattern's cost: what these cost is what our job loses to them.
     if share.removed is not None and share.cause not in ("routing", "placement", "pattern"):
@@ -369,7 +374,7 @@ def _own_cost(
 
 
 def _own_cost_of_placement(
-    share: CauseShare, further: FurtherCosts, expected: int
+    share: CauseShare, further: FurtherCosts, expected: int, *, beside: bool
 ) -> tuple[float, float, float]:
     """Cost of placement with its bounds.
 
@@ -384,8 +389,8 @@ def _own_cost_of_placement(
     cost = sum(saved) / len(saved), min(saved), max(saved)
     in_order = _mean(further.in_order_ps) < FAULT * max(expected, 1)
     # With hashed flows, what the waterfall removes is of one hash.
-    hashed = further.hash_chance is not None
-    if in_order or hashed or share.removed is None or share.removed < cost[0]:
+    of_one_hash = further.hash_chance is not None and not beside
+    if in_order or of_one_hash or share.removed is None or share.removed < cost[0]:
         return cost
     return share.removed, min(cost[1], share.removed), max(share.removed_high or 0.0, cost[2])
 
