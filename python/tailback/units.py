@@ -247,6 +247,12 @@ def format_time(ps: float) -> str:
     return " ".join(time_in_unit(ps))
 
 
+def format_times(low_ps: float, high_ps: float) -> str:
+    """Human-readable range of times: ``0–417 ms``, ``767.3 µs–1.238 ms``."""
+    low, unit = time_in_unit(low_ps)
+    return f"{low if low == '0' else f'{low} {unit}'}–{format_time(high_ps)}"
+
+
 def time_in_unit(ps: float) -> tuple[str, str]:
     """The number and the unit of :func:`format_time`."""
     return _scaled(

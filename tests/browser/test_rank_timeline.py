@@ -18,7 +18,7 @@ from tests.factories.webdriver import DOWN, ENTER, ESCAPE, HOSTILE, RIGHT
 
 pytestmark = webdriver.needed()
 
-LEFT, RIGHT_EDGE, TOP, TALL = 150, 14, 8, 16
+LEFT, RIGHT_EDGE, TOP, TALL = 150, 14, 8, 14
 """Where the rows of 16 ranks begin, in CSS pixels, and how high each is."""
 
 POINT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailback.units import format_bytes, format_time, percent
+from tailback.units import format_bytes, format_time, format_times, percent
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ from tailback.units import format_bytes, format_time, percent
 )
 def test_a_time_has_its_written_unit(ps: float, text: str) -> None:
     assert format_time(ps) == text
+
+
+def test_a_range_from_zero_has_one_unit() -> None:
+    assert format_times(0, 417e9) == "0–417 ms"
+    assert format_times(767.3e6, 1.238e9) == "767.3 µs–1.238 ms"
 
 
 @pytest.mark.parametrize(

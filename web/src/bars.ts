@@ -7,7 +7,7 @@ import { ItemPlot } from "./items";
 import type { Renderer } from "./renderer";
 import { fitted, INK, MUTED, textWidth, wrapped } from "./renderer";
 
-const PITCH = 26;
+const PITCH = 23;
 const TALL = 16;
 const TOP = 6;
 

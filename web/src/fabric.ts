@@ -158,14 +158,24 @@ export class FabricPlot implements Drawing {
   private drawMarks(renderer: Renderer): void {
     const { roots, waiting } = this.model.payload.marks;
     const rooted = this.spots(roots);
+    if (rooted.length <= 2 * NAMED_ROOTS) this.nameRoots(renderer, rooted);
     renderer.circles(this.spots(waiting), 4, "#fff", INK);
     renderer.circles(rooted, 5, INK, "#fff");
-    if (rooted.length > 2 * NAMED_ROOTS) return;
+  }
+
+  /** The word beside each dot, right or left of it; the legend explains a dot without room. */
+  private nameRoots(renderer: Renderer, rooted: readonly number[]): void {
+    const wide = textWidth("root", 11) + 6;
+    const taken: [number, number, number][] = [];
+    for (let i = 0; i < rooted.length; i += 2) taken.push([(rooted[i] ?? 0) - 6, (rooted[i] ?? 0) + 6, rooted[i + 1] ?? 0]);
     for (let i = 0; i < rooted.length; i += 2) {
       const [x = 0, y = 0] = [rooted[i], rooted[i + 1]];
-      const wide = textWidth("root", 11) + 6;
-      renderer.rects([x + 8, y - 7, wide, 14], "rgba(255,255,255,0.85)");
-      renderer.text("root", x + 11, y, { size: 11 });
+      const left = [x + 8, x - 8 - wide].find((at) =>
+        taken.every(([from, to, height]) => at + wide < from || at > to || Math.abs(height - y) > 13));
+      if (left === undefined) continue;
+      taken.push([left, left + wide, y]);
+      renderer.rects([left, y - 7, wide, 14], "rgba(255,255,255,0.85)");
+      renderer.text("root", left + 3, y, { size: 11 });
     }
   }
 

@@ -52,7 +52,7 @@ export class Matrix implements Drawing {
   }
 
   height(width: number): number {
-    this.side = Math.min(width - LEFT - RIGHT, 270);
+    this.side = Math.min(width - LEFT - RIGHT, 230);
     return this.side + TOP + ABOVE_LEGEND + 10 + legendHeight(this.words(), width - LEFT);
   }
 

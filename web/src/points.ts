@@ -23,7 +23,7 @@ export class Points extends ItemPlot {
   }
 
   private side(width: number): number {
-    return Math.min(width - LEFT - RIGHT, 230);
+    return Math.min(width - LEFT - RIGHT, 164);
   }
 
   height(width: number): number {

@@ -79,7 +79,7 @@ export class RankTimeline implements Drawing {
   }
 
   private get rowHeight(): number {
-    return Math.min(Math.max(Math.round(TALL / this.rows), 1), 16);
+    return Math.min(Math.max(Math.round(TALL / this.rows), 1), 14);
   }
 
   private get bottom(): number {

@@ -20,7 +20,7 @@ const RIGHT = 14;
 const TOP = 26;
 const ARRIVED = 44;
 const GAP = 34;
-const TALL = 90;
+const TALL = 64;
 const LINE = 17;
 /** Hop samples of a window below which no fraction is drawn. */
 const MIN_SAMPLES = 10;
@@ -134,7 +134,7 @@ export class TimeCourse implements Drawing {
     this.drawDelivered(renderer, right);
     const met = this.fractions;
     const words = this.change ? "change of the congested fraction (−1 to 1)" : "congested fraction (0–1)";
-    leftAxis(renderer, met, LEFT, right, words);
+    leftAxis(renderer, met, LEFT, right, words, 3);
     if (this.change) renderer.lines([LEFT, met(0), right, met(0)], MUTED, 1);
     for (const tier of this.tiers) this.drawTier(renderer, tier, met);
     if (this.change) {

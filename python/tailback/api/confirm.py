@@ -33,7 +33,8 @@ def confirm(before: str | Path, after: str | Path | Sequence[str | Path]) -> Con
             record`` or ``tailback lab run``.
 
     Raises:
-        RunError: ``before`` is no diagnosis of a measured run, or a folder is damaged.
+        RunError: ``before`` is no diagnosis of a measured run, or a folder is damaged or named
+            twice.
         TraceError: A recording cannot be read, or has no times.
 
     Example:
@@ -44,6 +45,14 @@ def confirm(before: str | Path, after: str | Path | Sequence[str | Path]) -> Con
     recordings = [after] if isinstance(after, str | Path) else list(after)
     if not recordings:
         raise RunError("no recording with the remedy", remedy="give one or more")
+    folders = [Path(recording).resolve() for recording in recordings]
+    for path, folder in zip(recordings, folders, strict=True):
+        if folders.count(folder) > 1:
+            raise RunError(
+                "named twice: only different runs show how much runs differ",
+                file=path,
+                remedy="name each recording once",
+            )
     return confirm_gain(
         diagnosis,
         _measured_times(Path(before)),

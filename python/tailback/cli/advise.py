@@ -144,6 +144,8 @@ def advice_lines(advice: Advice, out: Path | None = None) -> list[str]:
     table = align_columns(head, rows, " rr ", names=(0,), to_type=True)
     lines += ["", heading("PLACEMENTS"), *table]
     lines += more_line(len(advice.rows) - _SHOWN)
+    if any(row["gain"] is None for row in advice.rows[:_SHOWN]):
+        lines += wrap("—: simulated less often, as it was behind; its time is not comparable")
     if advice.cables:
         costs = [
             (cable.cable, f"{cable.rate_gbps:g} Gb/s", percent(cable.next_job, sign="+"))
@@ -166,9 +168,11 @@ def _verdict(advice: Advice) -> str:
     gain = best["gain"]
     if gain is None or len(advice.rows) < 2 or gain <= 0:
         return f"No choice of free hosts is better than the first ones in their order ({where})."
+    low, high = percent(best["gain_low"]), percent(best["gain_high"])
+    between = f"{low} to {high}" if low != high else low
     return (
         f"Use placement {advice.best}: {percent(gain)} less time than on the first free hosts "
-        f"({percent(best['gain_low'])} to {percent(best['gain_high'])} in all draws; {where})."
+        f"({between} in all draws; {where})."
     )
 
 

@@ -14,7 +14,7 @@ from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option
 from tailback.cli.result import EXIT_OK, EXIT_REFUTED, EXIT_UNDETERMINED, show
 from tailback.cli.text import align_columns, wrap
-from tailback.units import counted, format_time, percent
+from tailback.units import counted, format_time, format_times, percent
 
 if TYPE_CHECKING:
     from tailback.diagnosis.model import Estimate
@@ -156,10 +156,9 @@ def _cost(cost: CostCheck) -> str:
         "more": "which is more than that",
     }
     return (
-        f"Cause: {cost.cause} was to cost {format_time(cost.ps)} ({format_time(cost.low_ps)} to "
-        f"{format_time(cost.high_ps)}). The run saved {format_time(cost.saved_ps)} "
-        f"({format_time(cost.saved_low_ps)} to {format_time(cost.saved_high_ps)}), "
-        f"{words[cost.verdict]}."
+        f"Cause: {cost.cause}, predicted to cost {format_time(cost.ps)} "
+        f"({format_times(cost.low_ps, cost.high_ps)}). The run saved {format_time(cost.saved_ps)} "
+        f"({format_times(cost.saved_low_ps, cost.saved_high_ps)}), {words[cost.verdict]}."
     )
 
 

@@ -8,7 +8,7 @@ from tailback.cli.text import align_columns, table_width, truncate, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import EvidenceRow
 from tailback.names.display import printable
-from tailback.units import counted, format_time
+from tailback.units import counted, format_times
 
 SHOWN = 40
 """Rows on the screen: what fits on one page of a terminal; the files have all."""
@@ -71,7 +71,7 @@ def _when(row: EvidenceRow, end_ps: int) -> str:
     """The time of a row; empty for all of the run."""
     if row.start_ps <= 0 and row.end_ps >= end_ps:
         return ""
-    return f"{format_time(row.start_ps)}–{format_time(row.end_ps)}"
+    return format_times(row.start_ps, row.end_ps)
 
 
 def _signed(ratio: float | None) -> str:

@@ -8,7 +8,7 @@ from tailback.cli.text import align_columns, command_lines, heading, wrap
 from tailback.diagnosis.cause_wording import NAMES
 from tailback.diagnosis.explanation import BusBandwidth, Cost, Explanation, NextMeasurement
 from tailback.evidence.other_traffic import UNKNOWN
-from tailback.units import counted, format_bytes, format_time, percent
+from tailback.units import counted, format_bytes, format_time, format_times, percent
 
 _SMALL = 0.005
 """Minimum fraction of the measured time of a cause on the screen; others are in
@@ -139,7 +139,7 @@ def _points(value: float) -> str:
 
 
 def _range(cost: Cost) -> str:
-    return f"{format_time(cost.low_ps)}–{format_time(cost.high_ps)}"
+    return format_times(cost.low_ps, cost.high_ps)
 
 
 def _job_name(job: str) -> str:

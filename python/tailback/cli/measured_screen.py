@@ -6,7 +6,7 @@ from tailback.cli.text import align_columns, heading, truncate, wrap
 from tailback.diagnosis.model import Diagnosis
 from tailback.evidence.model import ClockReport, Efficiency, Measured
 from tailback.evidence.split import PART_NAMES
-from tailback.units import format_time, percent
+from tailback.units import format_time, format_times, percent
 
 COARSE_CLOCKS = 0.05
 """Uncertainty of the clocks, as a share of the measured time, that the screen points out: just
@@ -49,7 +49,7 @@ def measured_lines(diagnosis: Diagnosis) -> list[str]:
 def _interval(measured: Measured) -> str:
     if measured.high_ps - measured.low_ps < 0.005 * measured.elapsed_ps:
         return ""
-    return f" ({format_time(measured.low_ps)}–{format_time(measured.high_ps)})"
+    return f" ({format_times(measured.low_ps, measured.high_ps)})"
 
 
 def _parts(measured: Measured) -> list[str]:
@@ -64,7 +64,7 @@ def _parts(measured: Measured) -> list[str]:
                 PART_NAMES[part.name],
                 format_time(part.ps),
                 percent(part.share),
-                f"{format_time(part.low_ps)}–{format_time(part.high_ps)}" if wide else "",
+                format_times(part.low_ps, part.high_ps) if wide else "",
             )
         )
     if small:
@@ -94,7 +94,7 @@ def _expected(diagnosis: Diagnosis) -> str:
     low, high = diagnosis.not_explained_low_ps or 0, diagnosis.not_explained_high_ps or 0
     between = ""
     if high - low >= _SMALL * total_ps:
-        between = f", {format_time(max(low, 0))}–{format_time(max(high, 0))} by the clocks"
+        between = f", {format_times(max(low, 0), max(high, 0))} by the clocks"
     share = percent(unexplained_ps / total_ps)
     return f"{text}; unexplained: {format_time(unexplained_ps)} ({share}{between})"
 

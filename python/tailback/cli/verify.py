@@ -12,7 +12,7 @@ from tailback.cli.loading import loading
 from tailback.cli.option_types import format_option, quiet_option
 from tailback.cli.progress import meter
 from tailback.cli.result import EXIT_OK, EXIT_REFUTED, EXIT_UNDETERMINED, show
-from tailback.cli.text import align_columns, wrap
+from tailback.cli.text import more_line, wrap
 from tailback.units import counted
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _EXIT = {"stands": EXIT_OK, "differs": EXIT_REFUTED, "not-repeatable": EXIT_UNDETERMINED}
 
-MOST_SHOWN = 20
-"""Differences on the screen, about as many as a terminal has lines; JSON has all."""
+MOST_SHOWN = 10
+"""Differences on the screen, each on about two lines; JSON has all."""
 
 
 @click.command(cls=GroupedHelp)
@@ -82,11 +82,11 @@ def verification_lines(result: Verification) -> list[str]:
     label = result.outcome.upper().replace("-", " ")
     lines = wrap(_outcome(result), first=f"{label}  ")
     if result.differences:
-        shown = result.differences[:MOST_SHOWN]
-        rows = [(each.file, each.place, f"{each.stated} → {each.again}") for each in shown]
-        lines += ["", *align_columns(("file", "place", "in the folder → again"), rows, "   ")]
-        more = len(result.differences) - len(shown)
-        lines += [f"  and {more:,} more (--format json)"] if more else []
+        lines += ["", "  file, place: in the folder → again"]
+        for each in result.differences[:MOST_SHOWN]:
+            where = f"{each.file}, {each.place}" if each.place else each.file
+            lines += wrap(f"{where}: {each.stated} → {each.again}", indent="      ", first="  ")
+        lines += more_line(len(result.differences) - MOST_SHOWN)
     if result.not_compared:
         names = ", ".join(result.not_compared)
         lines += ["", *wrap(f"not compared (wall-clock times, figures, files of others): {names}")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -19,7 +20,7 @@ from tailback.arrays import Floats
 from tailback.cli.grouped_help import GroupedHelp
 from tailback.cli.ill_links_screen import change_lines, format_gbps
 from tailback.cli.option_types import Duration, FiniteRange, format_option
-from tailback.cli.text import align_columns, heading, table_width
+from tailback.cli.text import align_columns, heading, table_width, wrap
 from tailback.names.display import printable
 from tailback.port_counters.analysis.live_state import LiveView, count_course
 from tailback.units import counted, format_time, percent, utc
@@ -77,21 +78,21 @@ def _show(watched: CollectionWatch, folder: Path, every_s: float, once: bool, fo
         if form == "json":
             click.echo(json.dumps(_facts(result), allow_nan=False))
         else:
-            text = "\n".join(watch_lines(result, folder.resolve().name))
+            text = "\n".join(watch_lines(result, folder))
             click.echo(_CLEAR + text if on_screen else text)
         if once:
             return
         time.sleep(max(every_s - (time.monotonic() - begun), 0.0))
 
 
-def watch_lines(result: WatchResult, name: str) -> list[str]:
+def watch_lines(result: WatchResult, folder: Path) -> list[str]:
     """The lines of one look.
 
     Args:
         result: The look.
-        name: Name of the collection.
+        folder: The collection.
     """
-    view = result.view
+    view, name = result.view, folder.resolve().name
     if not view.time_ns:
         return [heading("WATCH", f"{printable(name)}: no reading yet")]
     span = format_time(1000 * view.bin_ns * len(view.stalled))
@@ -101,6 +102,9 @@ def watch_lines(result: WatchResult, name: str) -> list[str]:
         f"{draw_course(count_course(view.stalled), _course_width())} "
         f"(up to {max(view.stalled)})",
     ]
+    if view.hottest or result.changes.height:
+        command = shlex.join(["tailback", "counters", str(folder)])
+        lines += ["", *wrap(f"what to do about it: {command}", " " * 6, first="NEXT  ")]
     lines += _hot_lines(view)
     lines += _tree_lines(view)
     changes = change_lines(result.changes)

@@ -125,7 +125,10 @@ def read_jobs(path: Path, format: str | None = None, *, zone: str | None = None)
     data = content(path, JobListError)
     if b"\0" in data:
         raise JobListError(
-            "is not text: it contains a zero byte", file=path, remedy="check the path"
+            "is not text: it contains a zero byte",
+            file=path,
+            remedy="name what squeue --json, sacct --json or qstat -f printed: "
+            "tailback list job-list",
         )
     text = data.decode("utf-8-sig", errors="replace")
     require_text(text, path, JobListError)

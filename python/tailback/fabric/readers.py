@@ -152,8 +152,9 @@ def read_discovery(path: Path, format: str | None = None) -> tuple[Discovery, li
 # --- what kind of file it is ------------------------------------------------------------------
 
 _MAKE = (
-    "make one with: ibnetdiscover > fabric.txt, as root on a node of the fabric; or write a CSV "
-    "with the columns src, dst, interface and rate_gbit"
+    "make one with: ibnetdiscover > fabric.txt, as root on a node of the fabric; write a CSV "
+    "with the columns src, dst, interface and rate_gbit; or forecast on a preset: "
+    "tailback list fabric"
 )
 
 

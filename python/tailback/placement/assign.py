@@ -12,6 +12,7 @@ from tailback.errors import PlacementError, option
 from tailback.placement.options import Options
 from tailback.placement.problem import PlacementProblem
 from tailback.registry import Registry
+from tailback.units import counted
 
 Placement: TypeAlias = Callable[[PlacementProblem, Options], NDArray[np.int64]]
 """Gives the slot of each rank, shape (R,)."""
@@ -19,13 +20,14 @@ Placement: TypeAlias = Callable[[PlacementProblem, Options], NDArray[np.int64]]
 PLACEMENTS: Registry[Placement] = Registry("placement", "how ranks are put on nodes")
 
 
-def require_slots(n_ranks: int, n_slots: int) -> None:
+def require_slots(n_ranks: int, n_slots: int, n_hosts: int) -> None:
     """Raise PlacementError if the chosen hosts have too few slots."""
     if n_ranks > n_slots:
+        fitting = option("ranks_per_host", -(-n_ranks // max(n_hosts, 1)))
         raise PlacementError(
             f"job has {n_ranks} ranks, the chosen hosts hold {n_slots} slots",
-            remedy=f"choose more hosts ({option('hosts')}), raise {option('ranks_per_host')}, or "
-            f"give hosts more slots: {option('hosts', 'node[0-3]:4')}",
+            remedy=f"add {fitting}, or choose more than these {counted(n_hosts, 'host')} "
+            f"({option('hosts')})",
         )
 
 
@@ -61,7 +63,7 @@ def assign_slots(name: str, problem: PlacementProblem, options: Options) -> NDAr
         PlacementError: The job does not fit, or an option is wrong.
     """
     part = PLACEMENTS[name]
-    require_slots(problem.n_ranks, problem.n_slots)
+    require_slots(problem.n_ranks, problem.n_slots, len(np.unique(problem.slot_host)))
     slots = np.asarray(part(problem, options), np.int64)
     check_slots(name, problem, slots)
     return slots

@@ -169,9 +169,9 @@ def _suggest_hosts(item: str, name: str, hosts: Sequence[str]) -> str:
     """
     letters, digits = name.rstrip("0123456789"), len(name) - len(name.rstrip("0123456789"))
     stems = {host.rstrip("0123456789") for host in hosts}
-    if get_close_matches(letters, stems, n=1, cutoff=0.7):
-        return nearest(name, hosts)
     example_names = f"hosts of this fabric are called {hosts[0]!r} to {hosts[-1]!r}"
+    if get_close_matches(letters, stems, n=1, cutoff=0.7):
+        return f"{nearest(name, hosts)} {example_names}"
     if not digits or len(hosts) < 2:
         close = get_close_matches(name, hosts, n=1, cutoff=0.8)
         return f"did you mean {close[0]!r}?" if close else example_names

@@ -108,7 +108,10 @@ def _text(path: Path) -> str:
     data = content(path, PlacementError)
     if b"\0" in data:
         raise PlacementError(
-            "is not text: it contains a zero byte", file=path, remedy="check the path"
+            "is not text: it contains a zero byte",
+            file=path,
+            remedy="name a CSV of rank and host, a rank file or a host list: "
+            "tailback list rank-map",
         )
     return data.decode("utf-8-sig", errors="replace")
 

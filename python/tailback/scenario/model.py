@@ -546,7 +546,9 @@ def load(path: str | Path, *, needs_job: bool = True) -> Scenario:
     except (ValueError, RecursionError) as error:
         # Also numbers of thousands of digits, and thousands of nested brackets.
         raise ScenarioError(
-            f"not valid TOML: {error}", file=path, remedy="see docs/reference/scenario.md"
+            f"not valid TOML: {error}",
+            file=path,
+            remedy="see docs/reference/scenario.md, or begin with one of examples/",
         ) from None
     scenario = parse(data if needs_job else {"job": [{"trace": "."}], **data}, path)
     base = path.resolve().parent

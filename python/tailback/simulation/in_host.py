@@ -107,14 +107,9 @@ def note_on_rates(
     elif not engine.assumes_memory_rate:
         source = "as stated"
     elif engine.local_rate is not None:
-        source = (
-            f"the latter is assumed: {option('memory_rate')} states it, tailback record measures it"
-        )
+        source = f"the latter is assumed; {option('memory_rate')} states it"
     else:
-        source = (
-            f"assumed: {option('local_rate')} and {option('memory_rate')} state them, tailback "
-            "record measures them"
-        )
+        source = f"assumed; {option('local_rate')} and {option('memory_rate')} state them"
     return [f"within hosts: {percent(share)} of the bytes, {rates} ({source})"]
 
 

@@ -417,7 +417,7 @@ def _hosts_of_ranks(
     """Host of each rank of a program whose source names none; raises PlacementError."""
     hosts, slots = _stated_hosts(section, fabric)
     problem = problem_for(fabric, program, hosts, slots, seed)
-    _require_slots(section, problem.n_ranks, problem.n_slots, left_out(section.hosts, fabric))
+    _require_slots(section, problem.n_ranks, slots, left_out(section.hosts, fabric))
     node_host: list[int] = fabric.node_host[_place_job(section, problem)].tolist()
     return node_host
 
@@ -439,18 +439,19 @@ def _name_place(section: JobSection, number: int, jobs: int) -> Iterator[None]:
 
 
 def _require_slots(
-    section: JobSection, ranks: int, slots: int, omitted: ComputeHosts | None
+    section: JobSection, ranks: int, slots: Sequence[int], omitted: ComputeHosts | None
 ) -> None:
-    """Refuse more ranks than slots: a file lacks ranks, or hosts were left out."""
-    if ranks > slots and section.placement_file is not None:
+    """Refuse more ranks than slots of the hosts: a file lacks ranks, or hosts were left out."""
+    if ranks > sum(slots) and section.placement_file is not None:
         require_all_ranks(section.placement_file, ranks)
-    if ranks > slots and omitted is not None:
+    if ranks > sum(slots) and omitted is not None:
+        fitting = option("ranks_per_host", -(-ranks // len(slots)))
         raise PlacementError(
-            f"job has {ranks} ranks, the compute hosts of the fabric hold {slots}; "
+            f"job has {ranks} ranks, the compute hosts of the fabric hold {sum(slots)}; "
             f"{omitted.left_out}",
-            remedy=f"raise {option('ranks_per_host')}, or name the hosts ({option('hosts')})",
+            remedy=f"add {fitting}, or name the hosts ({option('hosts')})",
         )
-    require_slots(ranks, slots)
+    require_slots(ranks, sum(slots), len(slots))
 
 
 def _stated_hosts(section: JobSection, fabric: Fabric) -> tuple[list[int], list[int]]:
@@ -594,7 +595,7 @@ def prepare(
             if section.pattern is not None:
                 # Check the number of ranks before building the programs of millions of them.
                 ranks = parse_pattern(section.pattern).own_ranks() or 0
-                _require_slots(section, ranks, sum(slots), omitted)
+                _require_slots(section, ranks, slots, omitted)
             if program is None:
                 line, differs = _line_rate(section, fabric, hosts)
                 seed = scenario.seed + number
@@ -602,7 +603,7 @@ def prepare(
                 notes += differs
             program = with_plausible_latency(program, fabric)
             problem = problem_for(fabric, program, hosts, slots, scenario.seed)
-            _require_slots(section, problem.n_ranks, problem.n_slots, omitted)
+            _require_slots(section, problem.n_ranks, slots, omitted)
             notes += [omitted.note] if omitted is not None else []
             if recorded is not None:
                 node = nodes_of(recorded, problem)

@@ -186,7 +186,7 @@ class LocatedRequest:
 
     def restore(self, run: Run) -> None:
         """State the recorded paths in the scenario of a run, as in the diagnosis."""
-        stated = self._as_recorded(run.scenario.model_dump(mode="json", exclude_unset=True))
+        stated = self._as_recorded(run.scenario.model_dump(mode="json"))
         run.scenario = Scenario.model_validate_json(json.dumps(stated))
 
     def restored(self, again: DiagnosisRequest) -> DiagnosisRequest:

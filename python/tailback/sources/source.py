@@ -230,7 +230,12 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
     fabric = options.get("fabric")
     recover(Path(os.path.realpath(source)))
     if not source.exists():
-        raise ScenarioError("does not exist", file=source, remedy="check the path")
+        raise ScenarioError(
+            "does not exist",
+            file=source,
+            remedy="check the path, or record a run: "
+            "tailback record --out evidence -- mpirun -np 64 ./app",
+        )
     if is_run(source):
         scenario = _scenario_of(source)
     elif is_scenario(source):
@@ -245,13 +250,18 @@ def scenario_from(source: Path, **options: Unpack[ScenarioOptions]) -> Scenario:
         if fabric is None and (fabric := recorded_fabric(source)) is not None:
             options["forwarding"] = options.get("forwarding") or recorded_forwarding(source)
         if fabric is None and source.is_dir() and next(source.iterdir(), None) is None:
-            raise ScenarioError("the folder is empty", file=source, remedy="check the path")
+            raise ScenarioError(
+                "the folder is empty",
+                file=source,
+                remedy="name the folder of a trace: tailback list reader",
+            )
         if fabric is None:
             raise ScenarioError(
                 "a trace needs a network to run on",
                 file=source,
                 remedy=f"add {option('fabric')} with a file that ibnetdiscover wrote (others: "
-                "tailback list fabric-format), or a preset: " + ", ".join(PRESETS.names()),
+                "tailback list fabric-format), a scenario with [fabric], or a preset: "
+                + ", ".join(PRESETS.names()),
             )
         data = {"name": _name(source), **network_data(fabric), "job": [{"trace": source}]}
         scenario = parse(data)

@@ -182,7 +182,10 @@ def _json_differences(stated: Any, again: Any, place: str) -> Iterator[tuple[str
         for number, (before, after) in enumerate(zip(stated, again, strict=True)):
             yield from _json_differences(before, after, place + f"[{number}]")
     elif stated != again or type(stated) is not type(again):
-        yield place, _shown(stated), _shown(again)
+        before, after = _as_text(stated), _as_text(again)
+        if max(len(before), len(after)) > LONGEST:
+            _, before, after = _parting(before, after)
+        yield place, _cut(before), _cut(after)
 
 
 _ABSENT: Final = "absent"
@@ -195,18 +198,24 @@ def _line_differences(stated: str, again: str) -> Iterator[tuple[str, str, str]]
     before += [""] * (length - len(before))
     after += [""] * (length - len(after))
     line = next(at for at in range(length) if before[at] != after[at])
-    pair = before[line], after[line]
-    shortest = min(map(len, pair))
-    column = next((at for at in range(shortest) if pair[0][at] != pair[1][at]), shortest)
-    # A few characters before it show where that is.
+    column, before_it, after_it = _parting(before[line], after[line])
+    yield f"line {line + 1}, column {column + 1}", _cut(before_it), _cut(after_it)
+
+
+def _parting(stated: str, again: str) -> tuple[int, str, str]:
+    """The first different character of two texts, and both from a little before it."""
+    shortest = min(len(stated), len(again))
+    column = next((at for at in range(shortest) if stated[at] != again[at]), shortest)
     start = max(0, column - LONGEST // 3)
-    place = f"line {line + 1}, column {column + 1}"
-    yield place, _cut(pair[0][start:]), _cut(pair[1][start:])
+    return column, stated[start:], again[start:]
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return _cut(text if not isinstance(value, str) else value)
+    return _cut(_as_text(value))
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _cut(text: str) -> str:

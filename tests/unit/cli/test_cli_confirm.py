@@ -125,7 +125,7 @@ def test_run_on_the_same_hosts_is_undetermined(
     after = diagnosed(tmp_path, write(scripts(650)), SPLIT)
     capsys.readouterr()
     code, lines = screen(capsys, before, after)
-    assert code == 3 and "was not applied" in " ".join(lines)
+    assert code == 3 and "Ranks were not placed as block says" in lines[0]
 
 
 @pytest.mark.slow
@@ -148,6 +148,8 @@ def test_invalid_input_ends_with_two(
     assert "is no diagnosis" in capsys.readouterr().err
     assert tailback(["confirm", str(before), str(tmp_path / "missing")]) == 2
     assert "no such file" in capsys.readouterr().err
+    assert tailback(["confirm", str(before), str(trace), f"{trace}/."]) == 2
+    assert "named twice" in capsys.readouterr().err
     file = before / "diagnosis.json"
     file.write_text(file.read_text().replace("placement", "pattern"))
     assert tailback(["confirm", str(before), str(trace)]) == 2

@@ -13,7 +13,8 @@ import tailback as tb
 from tailback.cli import run as tailback
 from tailback.errors import RunError
 from tailback.io.manifest import MANIFEST, write_manifest
-from tailback.sources.request import REQUEST_FILE
+from tailback.run.run import Run
+from tailback.sources.request import REQUEST_FILE, DiagnosisRequest
 from tailback.version import version
 from tests.factories.recordings import diagnosed, infiniband_recording
 
@@ -82,6 +83,17 @@ def test_forecast_with_remedy_stands(tmp_path: Path) -> None:
     assert checked.remedy == "block"
 
 
+def test_settings_that_are_not_stated_are_repeated(folder: Path) -> None:
+    # As for flows whose paths counters tell: the scenario holds them, no user stated them.
+    run = Run.read(folder / "run")
+    engine = run.scenario.engine
+    values = {name: getattr(engine, name) for name in type(engine).model_fields}
+    hashed = type(engine).model_construct(set(), **{**values, "routing": "ecmp"})
+    run.scenario = run.scenario.model_copy(update={"engine": hashed})
+    DiagnosisRequest.read(folder).at(None).restore(run)
+    assert run.scenario.engine.routing == "ecmp"
+
+
 def test_tampered_table_is_damaged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = folder / "run" / "messages.parquet"
     tampered(table)
@@ -109,7 +121,7 @@ def test_forged_table_differs(folder: Path, capsys: pytest.CaptureFixture[str]) 
     code, text = screen(capsys, folder)
     assert code == 1
     assert text.startswith("DIFFERS")
-    assert f"run/messages.parquet {column}, row {row} {after} → {before}" in text
+    assert f"run/messages.parquet, {column}, row {row}: {after} → {before}" in text
 
 
 def tampered(table: Path) -> tuple[str, int, int, int]:
@@ -131,7 +143,7 @@ def test_forged_verdict_differs(folder: Path, capsys: pytest.CaptureFixture[str]
     forge(folder)
     code, text = screen(capsys, folder)
     assert code == 1
-    assert f"diagnosis.json confidence 0.5 → {stated}" in text
+    assert f"diagnosis.json, confidence: 0.5 → {stated}" in text
 
 
 def test_forged_report_differs(folder: Path) -> None:

@@ -32,6 +32,11 @@ NAMES_OF_ANOTHER_MACHINE = "rank 0=foo slot=0\nrank 1=bar slot=0\n"
         (["--placement", "blok"], ["unknown placement 'blok'", "did you mean 'block'?"]),
         (["--hosts", "node[1-x]"], ["node[1-x]", "is not a number or a range", "write hosts"]),
         (["--hosts", "kin3"], ["there is no host 'kin3'", "'node001' to 'node128'"]),
+        (["--hosts", "nope[1-4]"], ["there is no host 'nope1'", "'node001' to 'node128'"]),
+        (["--hosts", "0-3"], ["128 ranks", "hold 4 slots", "add --ranks-per-host 32"]),
+        (["--jobs", "zeros"], ["zeros: is not text", "tailback list job-list"]),
+        (["--rankfile", "zeros"], ["zeros: is not text", "tailback list rank-map"]),
+        (["--fabric", "zeros"], ["zeros: line 1: this is a binary file", "tailback list fabric"]),
         (["--cable-rate", "100 Gbs"], ["'100 Gbs'", "did you mean '100 Gb/s' or '100 GB/s'?"]),
         (["--cable-rate", "-100 Gb/s"], ["'-100 Gb/s' is below 0", "'100 Gb/s'"]),
         (["--coarse", "16 Kin"], ["--coarse: '16 Kin'", "did you mean '16 KiB'?"]),
@@ -52,6 +57,7 @@ def test_option_error_names_value_and_remedy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "zeros").write_bytes(bytes(64))
     (tmp_path / "other.txt").write_text(NAMES_OF_ANOTHER_MACHINE)
     fabric = [] if "--fabric" in arguments else ["--fabric", FABRIC]
     refused(capsys, ["diagnose", TRACE, *fabric, *arguments], *expected, "remedy: ")
@@ -68,7 +74,10 @@ def test_option_error_names_value_and_remedy(
         (["export", "perfetto", "empty"], ["Missing argument 'OUT'", "export perfetto --help"]),
         (["lab", "rn"], ["there is no command 'rn'", "did you mean 'run'?"]),
         (["counters", "cut.json"], ["cut.json: no reader recognises", "perfquery"]),
-        (["counters", "gone.txt"], ["gone.txt: no such file", "check the path"]),
+        (["counters", "gone.txt"], ["gone.txt: no such file", "tailback collect --out"]),
+        (["counters", "empty"], ["empty: no reader recognises", "tailback list counter-source"]),
+        (["diagnose", "gone", "--fabric", FABRIC], ["gone: does not exist", "tailback record"]),
+        (["diagnose", TRACE], ["needs a network to run on", "scenario with [fabric]", "tapered"]),
     ],
 )
 def test_command_error_names_file_and_remedy(

@@ -171,8 +171,10 @@ def test_screen_fits_the_terminal(
     assert run(command) == 0
     text = capsys.readouterr().out
     assert max(map(len, text.split("\n"))) < columns
-    for part in ("LINKS THAT LOSE MOST", "CONGESTION TREES", "slow host", "link down", "█"):
+    parts = ("tailback counters", "LINKS THAT LOSE MOST", "CONGESTION TREES", "slow host")
+    for part in (*parts, "link down", "█"):
         assert part in text
+    assert len(text.splitlines()) <= 30
     assert run([*command, "--format", "json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["trees"][0]["at_host"] and facts["changes"][0]["change"] == "link down"

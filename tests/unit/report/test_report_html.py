@@ -176,7 +176,7 @@ def test_congested_packets_that_cost_no_time_are_told() -> None:
 
 def test_link_numbers_cover_the_run() -> None:
     text = " ".join(read().text)
-    assert "Mostly in phase" in text and "Numbers are for the whole run" in text
+    assert "Mostly in phase" in text and "estimates of the whole run" in text
 
 
 def test_every_figure_is_drawn_once() -> None:

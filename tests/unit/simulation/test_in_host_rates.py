@@ -140,7 +140,7 @@ def test_packet_engine_and_fluid_model_share_memory_alike(
 @pytest.mark.parametrize(
     ("engine", "says"),
     [
-        ({}, "at up to 80 Gb/s each and 400 Gb/s together (assumed: local_rate= and"),
+        ({}, "at up to 80 Gb/s each and 400 Gb/s together (assumed; local_rate= and"),
         ({"memory_rate": "40 Gb/s"}, "at up to 40 Gb/s each and 40 Gb/s together (as stated)"),
         (
             {"local_rate": "600 Gb/s"},

@@ -123,7 +123,11 @@ def reader_of(path: Path, format: str | None = None) -> CounterReader:
             f"cannot be read: {error}", file=path, remedy="check the path and its permissions"
         ) from None
     if not exists:
-        raise CounterError("no such file or folder", file=path, remedy="check the path")
+        raise CounterError(
+            "no such file or folder",
+            file=path,
+            remedy="check the path, or collect: tailback collect --out FOLDER",
+        )
     if is_input_file(path) and is_empty(path):
         raise CounterError(
             "the file is empty",

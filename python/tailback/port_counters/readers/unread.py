@@ -63,7 +63,7 @@ def refusal(path: Path) -> CounterError:
         remedy="give what perfquery or ibqueryerrors --data printed, a sysfs tree, an LDMS "
         "CSV with its header, a CSV with time, node, interface and tx_bytes, the answer of a "
         "Prometheus server or the page of an exporter, or the folder of a collection, a run or a "
-        "diagnosis",
+        "diagnosis: tailback list counter-source",
     )
 
 
