@@ -196,7 +196,7 @@ def costs_of_causes(
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[_ExpectedCost] = []
     inside = sum(s.charged for s in diagnosis.shares if s.cause in _INSIDE)
-    beside = any(s.cause in _HIDDEN and s.charged >= FAULT for s in diagnosis.shares)
+    beside = any(s.cause in _HIDDEN and (s.removed or 0.0) >= FAULT for s in diagnosis.shares)
     for share in diagnosis.shares:
         if share.cause == "in-host":
             continue  # The rates of hosts are as stated: a part of the time, and no fault.
