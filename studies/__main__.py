@@ -3,7 +3,8 @@
     python -m studies                     every study, and tables whose inputs changed
     python -m studies make                make tables again whose inputs or product changed
     python -m studies make --quick        only the quick ones, in a copy: what differs
-    python -m studies mark                mark tables whose inputs changed, of benchmarks, too
+    python -m studies mark                mark tables whose inputs changed, of benchmarks, too,
+                                          and their numbers in the index
 
 Each table is recorded when it is written (``measuring.records``), so ``make`` can be stopped and
 started again: it runs only the commands of tables that are not current.
@@ -171,6 +172,7 @@ def main() -> int:
     if arguments.action == "mark":
         for page, name in mark_tables(read_records()):
             print(f"{page.relative_to(ROOT)}: {name}")
+        run_command(INDEX)
         return 0
     records = study_records()
     if arguments.quick:
