@@ -3,7 +3,8 @@
     python -m studies                     every study, and tables whose inputs changed
     python -m studies make                make tables again whose inputs or product changed
     python -m studies make --quick        only the quick ones, in a copy: what differs
-    python -m studies mark                mark tables on their pages whose inputs changed
+    python -m studies mark                mark tables whose inputs changed, of benchmarks, too,
+                                          and their numbers in the index
 
 Each table is recorded when it is written (``measuring.records``), so ``make`` can be stopped and
 started again: it runs only the commands of tables that are not current.
@@ -20,10 +21,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from measuring import cpu_seconds
 from measuring.records import (
     ROOT,
     Record,
@@ -58,7 +61,7 @@ def studies() -> dict[str, str]:
 
 
 def study_records() -> Records:
-    """Records of the commands of studies."""
+    """Records of the commands of studies: those of benchmarks may hold times of this machine."""
     return {
         command: record
         for command, record in read_records().items()
@@ -94,9 +97,12 @@ def run_command(command: str, folder: Path = ROOT) -> tuple[str, str]:
 
 def run_commands(commands: list[str], jobs: int, folder: Path = ROOT) -> dict[str, str]:
     """Run commands side by side, then the index; what each that failed said."""
+    began = time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
         said = dict(pool.map(lambda command: run_command(command, folder), commands))
     said |= dict([run_command(INDEX, folder)])
+    seconds = time.monotonic() - began
+    print(f"{len(said)} commands: {seconds:.0f} s, {cpu_seconds():.0f} s of processor time")
     return {command: text for command, text in said.items() if text}
 
 
@@ -160,14 +166,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="compare the quick tables in a copy")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="commands at a time")
     arguments = parser.parse_args()
-    records = study_records()
     if arguments.action == "list":
-        print_state(records)
+        print_state(read_records())
         return 0
     if arguments.action == "mark":
-        for page, name in mark_tables(records):
+        for page, name in mark_tables(read_records()):
             print(f"{page.relative_to(ROOT)}: {name}")
+        run_command(INDEX)
         return 0
+    records = study_records()
     if arguments.quick:
         faults = make_quick(records, arguments.jobs)
     else:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from measuring import put
+from measuring.records import MARK
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "measurements" / "published.md"
@@ -167,6 +168,7 @@ class Fit:
 
 
 NOT_REPRODUCED: Final = "**not reproduced**"
+STALE: Final = "†"
 
 NONE, SEVERE = 0.05, 0.25
 """A congested fraction below the first is "almost none", one above the second "severe"."""
@@ -202,15 +204,24 @@ def picture_file(picture: str) -> Path:
 
 
 @cache
-def table_rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Header and rows of a generated table, by study and name: ``taffet2019/stencil2d``."""
+def table_part(place: str) -> str:
+    """A generated table as on its page, by study and name: ``taffet2019/stencil2d``."""
     study, _, name = place.partition("/")
-    page = page_of(study)
-    text = page.read_text(encoding="utf-8")
-    part = text.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end {name} -->")[0]
-    lines = [line for line in part.split("\n") if line.startswith("|")]
+    text = page_of(study).read_text(encoding="utf-8")
+    return text.partition(f"<!-- {name} -->\n")[2].partition(f"\n<!-- end {name} -->")[0]
+
+
+def mark_of(cells: Sequence[Cell]) -> str:
+    """The mark of a number from a table whose inputs changed since; empty if all are current."""
+    return STALE if any(MARK.search(table_part(cell.place)) for cell in cells) else ""
+
+
+@cache
+def table_rows(place: str) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Header and rows of a generated table."""
+    lines = [line for line in table_part(place).split("\n") if line.startswith("|")]
     if not lines:
-        raise KeyError(f"no table {name!r} in {page}")
+        raise KeyError(f"no table {place!r}")
     cells = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
     return cells[0], tuple(cells[2:])
 
@@ -411,7 +422,7 @@ def line(entry: Published) -> str:
     alike = len(set(differences)) == 1
     cells = (
         f"{linked_name(entry.name, entry.picture)} {entry.shows}",
-        status(entry),
+        status(entry) + mark_of((*entry.cells, *entry.quoted)),
         theirs_text or "–",
         ours_text,
         "; ".join(differences[:1] if alike else differences) or "–",
@@ -428,7 +439,7 @@ def fit_line(fit: Fit) -> str:
 
     cells = (
         f"**{fit.name}**",
-        fit.status(),
+        fit.status() + mark_of((fit.fitted, *fit.held_out, *fit.baselines)),
         fit.used,
         f"{abs(last_number(fit.fitted)):g}",
         joined(fit.held_out),

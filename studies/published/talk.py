@@ -86,7 +86,7 @@ FIGURES: Final = (
             Cell(GHOST, "tiled, tag 1000 (to +y): heaviest layer of nodes", "tag 1000"),
             Cell(GHOST, "tiled, tag 3000 (to +x): heaviest layer of nodes", "tag 3000"),
         ),
-        "the planes' numbers are lost in the slides' text",
+        "the planes' numbers are lost",
         "taffet2019/minighost-boundary.png",
     ),
     Published(

@@ -135,7 +135,7 @@ class CollectionFollower:
     def _read_past(self, news: News) -> None:
         """The tables of finished segments."""
         tables, _ = collection.scan(self._path)
-        news.ports = collection.fabric_ports(self._path)
+        news.ports, _ = collection.fabric_ports(self._path)
         news.changes, _ = collection.changes(self._path)
         if not tables:
             return

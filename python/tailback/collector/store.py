@@ -265,6 +265,7 @@ class Collection:
         """
         files = sorted((self.path / "ports").glob("*.parquet"))
         try:
+            check(files[-1])
             rows = read_table(files[-1], error=CounterError)
             intervals = scan_tables(self.path / "intervals" / files[-1].name, error=CounterError)
             last = intervals.select(pl.col("time_ns").max()).collect().item()

@@ -273,13 +273,19 @@ def _independent_changes(
     steps = [step.change for step in waterfall_steps(run) if not step.skip]
     out += _repetitions(steps, seeds)
     out += [replace(change, network="no-contention", background=False) for change in placed]
-    for engine in engines:
-        delays = EngineVariation(delays=engine.delays)
-        out += [
-            replace(change, variation=delays if change.network == "no-contention" else engine)
-            for change in steps
-        ]
+    out += [_with_settings(change, engine) for engine in engines for change in steps]
     return [*out, *placed]
+
+
+def _with_settings(change: Change, engine: EngineVariation) -> Change:
+    """The change with other settings of the engine, those that matter on its network.
+
+    Without contention only delays and rates within hosts do. The latter must be those of the steps
+    that follow: these would be charged with what slower transfers within hosts cost.
+    """
+    if change.network == "no-contention":
+        engine = EngineVariation(delays=engine.delays, local_rates=engine.local_rates)
+    return replace(change, variation=engine)
 
 
 def _repetitions(changes: Sequence[Change], seeds: int) -> list[Change]:
@@ -299,18 +305,7 @@ def _variations(
     """
     out = list[tuple[int, Mapping[str, int]]]()
     for engine in engines:
-        # Without contention only delays matter: two engines then share a simulation.
-        delays = EngineVariation(delays=engine.delays)
-        varied = [
-            replace(
-                step,
-                change=replace(
-                    step.change,
-                    variation=delays if step.change.network == "no-contention" else engine,
-                ),
-            )
-            for step in steps
-        ]
+        varied = [replace(step, change=_with_settings(step.change, engine)) for step in steps]
         every = _times_of_steps(evaluate, varied, 1, None)
         time = {name: times[0] for name, times in every.items()}
         ratio = time["other traffic"] / max(simulated["other traffic"][0], 1)

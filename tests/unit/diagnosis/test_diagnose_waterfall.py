@@ -186,6 +186,21 @@ def test_every_repetition_and_engine_is_a_variation() -> None:
     assert bars["pattern"].delta_ps == 30 * unit and bars["placement"].delta_ps == 40 * unit
 
 
+def test_slow_transfers_within_hosts_are_no_pattern() -> None:
+    """They take as long without contention, with the rates of the steps that follow."""
+    run, unit = placement_run(log=False), 1_000_000
+
+    def evaluate(change: Change) -> Run:
+        slow = change.variation is not None and change.variation.local_rates == "low"
+        time = {"no-contention": 20, "star": 20}.get(change.network, 90)
+        return timed(run, (time + 50 * slow) * unit)
+
+    engines = [EngineVariation(delays=0.5, local_rates="low")]
+    *_, varied = build_waterfall(run, evaluate, 1, engines=engines).variations
+    assert varied.steps["injection"] == varied.steps["pattern"] == 70 * unit
+    assert varied.charged["pattern"] == 0 < varied.charged["placement"]
+
+
 def test_findings_are_in_the_order_of_their_shares() -> None:
     flows = [Flow(n, 8 + n, 305) for n in range(8)] + [Flow(16 + n, 24, 76) for n in range(8)]
     run = make_run(flows, dict.fromkeys(ups(0), 0.85) | {eject(24): 0.95})

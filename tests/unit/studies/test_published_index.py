@@ -126,6 +126,13 @@ def test_a_row_beyond_tolerance_is_not_reproduced(monkeypatch: pytest.MonkeyPatc
     assert status_of(monkeypatch, "a drawing", "another") == "–"
 
 
+def test_numbers_of_stale_tables_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"old/a": "| 1 |\n\n*Made at 1a2b; inputs changed since.*", "new/a": "| 1 |"}
+    monkeypatch.setattr(index, "table_part", parts.__getitem__)
+    old, new = (replace(CELL, place=place) for place in parts)
+    assert index.mark_of((new, old)) == index.STALE and index.mark_of((new,)) == ""
+
+
 @pytest.mark.parametrize(("held_out", "status"), [(0.2, "fitted"), (0.3, index.NOT_REPRODUCED)])
 def test_a_fit_must_beat_its_baselines(
     monkeypatch: pytest.MonkeyPatch, held_out: float, status: str

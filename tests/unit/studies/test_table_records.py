@@ -28,7 +28,7 @@ def test_every_table_has_a_record() -> None:
 
 
 def test_tables_are_as_they_were_made() -> None:
-    for record in command.study_records().values():
+    for record in read_records().values():
         for place, digest in record.tables.items():
             page, _, name = place.partition("#")
             text = MARK.sub("", written_part(ROOT / page, name))
@@ -36,7 +36,7 @@ def test_tables_are_as_they_were_made() -> None:
 
 
 def test_tables_are_current_or_marked() -> None:
-    for record in command.study_records().values():
+    for record in read_records().values():
         changed = record.changed_inputs()
         for place in record.tables if changed else ():
             page, _, name = place.partition("#")

@@ -408,9 +408,11 @@ def _collections(paths: Sequence[Path]) -> CounterSource:
         counters.events = pl.concat([counters.events, events])
         counters.unknown += unused
         notes += [*missing, *collection.notes(path), *problems]
-        mine, damaged = collection.changes(path)
-        changes, notes = pl.concat([changes, mine]), notes + damaged
-        fabric_ports = pl.concat([fabric_ports, collection.fabric_ports(path)])
+        own_changes, damaged_events = collection.changes(path)
+        own_ports, damaged_ports = collection.fabric_ports(path)
+        changes = pl.concat([changes, own_changes])
+        fabric_ports = pl.concat([fabric_ports, own_ports])
+        notes += [*damaged_events, *damaged_ports]
         for file, rows in tables:
             frame = _conforming(rows)
             with reading(file, error=CounterError, remedy="move the file out of the folder"):

@@ -164,19 +164,21 @@ def changes(path: Path) -> tuple[pl.DataFrame, list[str]]:
     return changes_of(events), problems
 
 
-def fabric_ports(path: Path) -> pl.DataFrame:
-    """The latest ports that a collection read, rows of ``targets.PORTS``.
+def fabric_ports(path: Path) -> tuple[pl.DataFrame, list[str]]:
+    """The latest ports that a collection read. Collections of earlier versions have none.
 
-    Collections of earlier versions have none. A damaged table is left out.
+    Returns:
+        Rows of ``targets.PORTS``; and notes on damaged tables.
     """
-    tables = [pl.DataFrame(schema=PORTS.polars_schema)]
+    tables, problems = [pl.DataFrame(schema=PORTS.polars_schema)], []
     for file in sorted((path / "ports").glob("*.parquet")):
         try:
             check(file)
             tables.append(read_table(file, error=CounterError).select(*PORTS.polars_schema))
-        except (CounterError, pl.exceptions.PolarsError):
-            continue
-    return pl.concat(tables).unique(["node_guid", "port"], keep="last", maintain_order=True)
+        except (CounterError, pl.exceptions.PolarsError) as error:
+            problems.append(f"left out: ports/{file.name}: {getattr(error, 'message', error)}")
+    ports = pl.concat(tables).unique(["node_guid", "port"], keep="last", maintain_order=True)
+    return ports, problems
 
 
 def errors(path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
