@@ -45,7 +45,7 @@ from tailback.inference.measured_run import (
     with_round_robin_adapters,
 )
 from tailback.inference.measured_verdict import Advise, explain
-from tailback.inference.network_clues import is_lossy, routing_is_stated
+from tailback.inference.network_clues import is_lossy
 from tailback.io.progress import Progress
 from tailback.remedy.screening import Placements
 from tailback.run import run as base
@@ -209,21 +209,15 @@ class EvidenceFiles:
             if lossy:
                 evaluate = make_simulation(prepared, threads=threads)
                 measured = with_instant_network(measured, evaluate)
-            unstated = not routing_is_stated(prepared)
-            ethernet = lossy or prepared.fabric.link_interface is not None
-            if hashed or (unstated and ethernet):
-                whole = hashed or lossy
-                on_paths = on_likely_paths(
-                    prepared, run, measured, evidence, threads, whole_flows=whole
-                )
-                if on_paths is not None:
-                    alone = fifo is prepared
-                    prepared, fifo = on_paths(prepared), on_paths(fifo)
-                    fifo = prepared if alone else fifo
-                    run = execute(prepared, watch=watch, threads=threads, record_computation=True)
-                    counted = bool(prepared.scenario.engine.flow_seeds)
-                    times = measured.measured.model_copy(update={"counted_paths": counted})
-                    measured = replace(measured, measured=times)
+            on_paths = on_likely_paths(prepared, run, measured, evidence, threads, hashed=hashed)
+            if on_paths is not None:
+                alone = fifo is prepared
+                prepared, fifo = on_paths(prepared), on_paths(fifo)
+                fifo = prepared if alone else fifo
+                run = execute(prepared, watch=watch, threads=threads, record_computation=True)
+                counted = bool(prepared.scenario.engine.flow_seeds)
+                times = measured.measured.model_copy(update={"counted_paths": counted})
+                measured = replace(measured, measured=times)
             with stage("causes in the evidence"), reserved(AFTER_SEARCH):
                 explained = add_evidence(
                     prepared,

@@ -29,7 +29,13 @@ from tailback.inference.evidence import NetworkEvidence
 from tailback.inference.hashed_flows import FlowPlacements, has_few_flows
 from tailback.inference.hypothesis_space import SEARCH_EVENTS
 from tailback.inference.machine_models import with_flow_seeds, with_whole_flows
-from tailback.inference.network_clues import FLOWS_OF_PAIR, OtherJobs, comparisons
+from tailback.inference.network_clues import (
+    FLOWS_OF_PAIR,
+    OtherJobs,
+    comparisons,
+    is_lossy,
+    routing_is_stated,
+)
 from tailback.inference.queue_likelihood import QueueLikelihood
 from tailback.run.run import Run
 from tailback.simulation import PreparedScenario
@@ -78,7 +84,7 @@ def on_likely_paths(
     evidence: NetworkEvidence,
     threads: int | None,
     *,
-    whole_flows: bool,
+    hashed: bool,
 ) -> Callable[[PreparedScenario], PreparedScenario] | None:
     """How flows of a run take their paths, as a change of its scenario, where switches hash them.
 
@@ -93,8 +99,12 @@ def on_likely_paths(
         measured: The measured run.
         evidence: Counters of links.
         threads: Threads of the engine.
-        whole_flows: Whether each flow is known to keep to one path.
+        hashed: Whether the scenario states that switches hash flows.
     """
+    lossy = is_lossy(evidence, prepared.fabric)
+    ethernet = lossy or prepared.fabric.link_interface is not None
+    if not hashed and (routing_is_stated(prepared) or not ethernet):
+        return None
     choices = list[FlowSeeds]()
     if evidence.counters is not None:
         others = OtherJobs.of(prepared, evidence, run).traffic
@@ -107,7 +117,8 @@ def on_likely_paths(
         choices.sort(key=agrees.misfit)
     if choices:
         return partial(with_flow_seeds, seeds=choices[0])
-    return with_whole_flows if whole_flows and has_few_flows(prepared, run) else None
+    keep_to_one_path = (hashed or lossy) and has_few_flows(prepared, run)
+    return with_whole_flows if keep_to_one_path else None
 
 
 def counted_seeds(

@@ -418,17 +418,10 @@ def _summary(
             "other-traffic": origin,
         },
         candidates=tuple(link.text for link in possible),
-        slow_at_hosts=_are_at_hosts(candidates or best.slow, fabric),
         sources=tuple(statements.sources),
         assumed_hosts=statements.assumed_hosts,
         impossible=impossible_slow(evidence, fabric),
     )
-
-
-def _are_at_hosts(links: Sequence[SlowLink], fabric: Fabric) -> bool:
-    """Whether there are links, and all have a host at one end."""
-    ends = [min(int(fabric.link_src[x.link]), int(fabric.link_dst[x.link])) for x in links]
-    return bool(ends) and max(ends) < fabric.n_nodes
 
 
 def _alternatives(

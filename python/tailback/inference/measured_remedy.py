@@ -181,7 +181,7 @@ class MeasuredGains:
 
     def removed(self, candidate: Candidate) -> Cost | None:
         """Cost of the cause that a candidate removes without changing anything else, if any."""
-        return self._cost(
+        return self.cost(
             "routing" if candidate.name == EVEN_ROUTES else REMOVED.get(candidate.kind)
         )
 
@@ -194,7 +194,7 @@ class MeasuredGains:
         if gain.value < MIN_GAIN:
             return ""
         text = wording.gain_of_measured(gain, self.measured.elapsed_ps)
-        of_cause = self._cost(self.cause)
+        of_cause = self.cost(self.cause)
         removes = self.removes(candidate)
         if of_cause is None or removes is not None or self.cause in NOT_OF_THE_NETWORK:
             return text
@@ -221,7 +221,7 @@ class MeasuredGains:
         stated = remedy.model_copy(update={"candidates": tried})
         if not remedy.name:
             removed = self.is_located and self.cause in REMOVED_BY_ADVICE
-            cost = self._cost(self.cause if removed else None)
+            cost = self.cost(self.cause if removed else None)
             return stated if cost is None else self._gaining(stated, self.of_cost(cost), self.cause)
         candidate = _candidate(remedy, remedy.name)
         predicted = self.of(candidate, remedy.before_ps)
@@ -233,7 +233,8 @@ class MeasuredGains:
         update = {"gain": gain.value, "predicted_gain": gain, "removes": removes}
         return remedy.model_copy(update=update)
 
-    def _cost(self, cause: Cause | None) -> Cost | None:
+    def cost(self, cause: Cause | None) -> Cost | None:
+        """Cost of a cause; None if it has none."""
         return next((cost for cost in self.costs if cost.cause == cause), None)
 
     def _of_measured(self, candidate: Candidate, before_ps: int) -> Candidate:

@@ -52,7 +52,7 @@ from tailback.inference.decision import (
 from tailback.inference.decision import COMPUTATION as CONCEALING
 from tailback.inference.error_model import error_model
 from tailback.inference.evidence_summary import EvidenceSummary
-from tailback.inference.hypotheses import FAULT, LIKELY, UNUSUAL, log_unexplained
+from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.measured_costs import (
     MIN_TABLE_UNEVENNESS,
     USUAL_PATHS,
@@ -161,36 +161,14 @@ def explain(
     verdict = _StatedVerdict(
         diagnosis, alike, open_question, explanation, decision, measured, summary
     )
+    remedies = _Remedies(verdict, further, advise, ensemble)
     cured = "" if open_question else decision.helps_either_way
-    is_open = {"slow-link": summary.place_open, "other-traffic": summary.unknown_job is not None}
-    uncertain = frozenset(
-        kind for kind, removed in REMOVED.items() if ensemble.hides(removed) < SURE
-    )
-
-    def remedied(cause: Cause) -> tuple[MeasuredGains, Remedy | None]:
-        """The gains and costs with the remedy of a cause, and that remedy."""
-        blaming = replace(verdict, stated=alike | {"cause": cause})
-        blamed = blaming.with_costs(explanation.costs)
-        other = cause != diagnosis.cause and cause not in NOT_OF_THE_NETWORK
-
-        def in_words(gains: MeasuredGains) -> Remedy | None:
-            proved = advise(blamed if other else diagnosis, gains.said, uncertain)
-            proved = with_even_routes(proved, blamed, further, gains.said)
-            return remedy_for(blamed, proved, summary, explanation.missing)
-
-        located = not is_open.get(cause, False)
-        gains = MeasuredGains(measured, explanation.costs, cause, summary.lossy, located)
-        # The remedy decides what a placement costs, and its words compare its gain with that.
-        gains = with_gain_as_cost(gains, in_words(gains))
-        return gains, gains.stated(in_words(gains))
-
-    gains, remedy = remedied(cast("Cause", cured or cause))
-    if cured and placement is None:
-        gained = next((cost for cost in gains.costs if cost.cause == "placement"), None)
-        if gained is not None and gained != explanation.cost("placement"):
-            return explain(modelled, measured, summary, further, advise, gained)
+    gains, remedy = remedies.of(cast("Cause", cured or cause))
+    gained = gains.cost("placement")
+    if cured and placement is None and gained != explanation.cost("placement"):
+        return explain(modelled, measured, summary, further, advise, gained)
     if cured and (remedy is None or not remedy.name):
-        gains, remedy = remedied(cause)
+        gains, remedy = remedies.of(cause)
     return advised(verdict.with_costs(gains.costs), remedy)
 
 
@@ -237,6 +215,49 @@ class _StatedVerdict:
                 "slow_links": self.expected.slow_links if blamed else [],
             }
         )
+
+
+@dataclass(frozen=True)
+class _Remedies:
+    """Remedies of the causes that a verdict may blame.
+
+    Attributes:
+        verdict: The verdict.
+        further: Costs of computation and routing.
+        advise: Selects the remedy by re-simulation.
+        ensemble: The hypotheses: where one does not have a cause, its removal is uncertain.
+    """
+
+    verdict: _StatedVerdict
+    further: FurtherCosts
+    advise: Advise
+    ensemble: Ensemble
+
+    def of(self, cause: Cause) -> tuple[MeasuredGains, Remedy | None]:
+        """The gains and costs with the remedy of a cause, and that remedy."""
+        verdict, summary = self.verdict, self.verdict.summary
+        costs = verdict.explanation.costs
+        blaming = replace(verdict, stated={**verdict.stated, "cause": cause})
+        blamed = blaming.with_costs(costs)
+        same = cause == verdict.expected.cause or cause in NOT_OF_THE_NETWORK
+        uncertain = frozenset(
+            kind for kind, removed in REMOVED.items() if self.ensemble.hides(removed) < SURE
+        )
+
+        def in_words(gains: MeasuredGains) -> Remedy | None:
+            proved = self.advise(verdict.expected if same else blamed, gains.said, uncertain)
+            proved = with_even_routes(proved, blamed, self.further, gains.said)
+            return remedy_for(blamed, proved, summary, verdict.explanation.missing)
+
+        open_places = {
+            "slow-link": summary.place_open,
+            "other-traffic": summary.unknown_job is not None,
+        }
+        located = not open_places.get(cause, False)
+        gains = MeasuredGains(verdict.measured, costs, cause, summary.lossy, located)
+        # The remedy decides what a placement costs, and its words compare its gain with that.
+        gains = with_gain_as_cost(gains, in_words(gains))
+        return gains, gains.stated(in_words(gains))
 
 
 def _not_excluded(
@@ -577,9 +598,7 @@ def _validity(summary: EvidenceSummary, further: FurtherCosts) -> dict[str, floa
     if summary.assumed_hosts:
         return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
     shown = {"counters", "fabric"} & set(summary.rests_on.get("slow-link", ("counters",)))
-    # That another job sends to or from a host of ours is unusual.
-    alone = 1.0 - UNUSUAL if summary.slow_at_hosts else ASSUMED
-    slow = {} if shown or not summary.lossy else {"slow-link": alone}
+    slow = {} if shown or not summary.lossy else {"slow-link": ASSUMED}
     return slow | {"routing": further.paths_at_fault}
 
 

@@ -196,10 +196,10 @@ def test_messages_bound_a_common_start() -> None:
     """A rank that starts late stays late where messages in both directions show it."""
     sent = np.arange(100 * MS, 200 * MS, 10 * MS)
     back = sent + 2 * US - 20 * MS
-    zero, one = np.zeros(len(sent), np.int64), np.ones(len(sent), np.int64)
+    first, second = np.zeros(len(sent), np.int64), np.ones(len(sent), np.int64)
     messages = ClockConstraints(
-        np.concatenate([zero, one]),
-        np.concatenate([one, zero]),
+        np.concatenate([first, second]),
+        np.concatenate([second, first]),
         np.concatenate([sent, back]),
         np.concatenate([back, sent + 4 * US]),
         np.full(2 * len(sent), US),

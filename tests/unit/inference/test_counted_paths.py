@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,15 +74,17 @@ def test_no_link_carries_more_than_counted() -> None:
     np.testing.assert_allclose(paths[inner], sent[inner], rtol=0.02)
 
 
-@pytest.mark.parametrize("whole_flows", [True, False])
-def test_uncounted_flows_are_whole_only_if_known(*, whole_flows: bool) -> None:
+@pytest.mark.parametrize("hashed", [True, False])
+def test_uncounted_flows_are_whole_only_if_known(*, hashed: bool) -> None:
     """Switches that pause may spread the packets of a flow."""
     scenario = prepared()
+    fabric = replace(scenario.fabric, link_interface=["e0"] * scenario.fabric.n_links)
+    scenario = replace(scenario, fabric=fabric)
     measured: Any = None
     on_paths = on_likely_paths(
-        scenario, execute(scenario), measured, NetworkEvidence(), None, whole_flows=whole_flows
+        scenario, execute(scenario), measured, NetworkEvidence(), None, hashed=hashed
     )
-    assert on_paths is (with_whole_flows if whole_flows else None)
+    assert on_paths is (with_whole_flows if hashed else None)
 
 
 def test_flows_of_others_take_paths_of_their_own() -> None:

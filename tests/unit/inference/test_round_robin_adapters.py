@@ -33,17 +33,17 @@ def test_adapters_alternate_messages_unless_configured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gbps", "size", "whole"),
+    ("gbps", "size", "unbroken"),
     [(1.0, "16 KiB", True), (1.0, "64 KiB", False), (100.0, "16 KiB", False)],
 )
-def test_short_messages_of_tcp_leave_unbroken(gbps: float, size: str, *, whole: bool) -> None:
+def test_short_messages_of_tcp_leave_unbroken(gbps: float, size: str, *, unbroken: bool) -> None:
     """By the initial window; RDMA's adapters take turns whatever the size."""
     job = {"pattern": {"kind": "stencil2d", "dims": [4, 4], "size": size}}
     made = prepare(Source.of({**EXCHANGE, "job": [job]}).scenario)
     rates = np.full_like(made.fabric.link_gbps, gbps)
     interfaces = ["e0"] * made.fabric.n_links
     fabric = replace(made.fabric, link_gbps=rates, link_interface=interfaces)
-    assert sends_whole_messages(replace(made, fabric=fabric)) == whole
+    assert sends_whole_messages(replace(made, fabric=fabric)) == unbroken
 
 
 def test_a_busy_receiver_holds_back_no_others() -> None:
