@@ -223,7 +223,6 @@ def read_network_evidence(
     notes = [
         *joined.notes,
         *interfaces.notes,
-        *_foreign_ports(intervals),
         *_inexact_stalls(intervals),
     ]
     joined = replace(joined, notes=notes)
@@ -250,6 +249,7 @@ def read_network_evidence(
         notes=left_out,
         unused=(
             *silent,
+            *_foreign_ports(intervals),
             *([] if joined.alignment.is_checked else [TIME_NOT_CHECKED]),
             *not_used(source.unknown, "counters"),
         ),
@@ -441,14 +441,16 @@ def _inexact_stalls(intervals: pl.DataFrame) -> list[str]:
 
 def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
     """A note on ports with counters that the fabric does not have."""
-    ports = intervals.group_by("node_name", "port").agg(pl.col("link").is_null().all())
-    foreign = ports.filter("link").sort("node_name", "port")
+    ports = intervals.group_by("node_name", _PORT_NAME).agg(pl.col("link").is_null().all())
+    foreign = ports.filter("link").sort(*_PORT)
     if foreign.is_empty():
         return []
-    name, port = foreign.select("node_name", "port").row(0)
+    device, port = foreign.select(*_PORT).row(0)
     return [
-        f"{foreign.height} of {ports.height} ports with counters are not in the fabric and unused, "
-        f"for example port {port} of {name}"
+        NotUsed(
+            f"counters of {foreign.height} of {ports.height} ports, which are not in the fabric: "
+            f"{device}[{port}]{' and others' if foreign.height > 1 else ''}"
+        )
     ]
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from tailback.inference.evidence import _of_ports, _ports_of_links, host_events, link_events
+from tailback.inference.evidence import (
+    _foreign_ports,
+    _of_ports,
+    _ports_of_links,
+    host_events,
+    link_events,
+)
 from tailback.port_counters.findings.port_events import READINGS, port_events, within
 from tailback.port_counters.schema import INTERVALS, conform
 from tests.factories.counted_links import egress, small_tree
@@ -54,3 +60,18 @@ def test_events_of_hosts_belong_to_their_only_port() -> None:
     counted = port_events(pl.DataFrame(rows, schema=READINGS, orient="row"))
     events = host_events(counted, fabric)
     assert events.select("link", "count", "in_files").rows() == [(egress(fabric, 2), 4, 4)]
+
+
+def test_ports_that_the_fabric_lacks_are_said() -> None:
+    """A cable that a description leaves out may be the one at fault."""
+    intervals = pl.DataFrame(
+        {
+            "node_name": ["l3", "l3", "l3", "s0"],
+            "port": [1, 1, 2, 3],
+            "interface": ["s0", "s0", "s1", None],
+            "link": [None, None, 5, None],
+        }
+    )
+    (note,) = _foreign_ports(intervals)
+    assert "2 of 3 ports" in note and "l3[s0]" in note
+    assert _foreign_ports(intervals.filter(pl.col("link").is_not_null())) == []
