@@ -42,7 +42,7 @@ pub struct PostTrace {
 
 /// An archive with its definitions.
 struct Opened<'a> {
-    library: Library,
+    otf2: Library,
     anchor: &'a Path,
     layout: Anchor,
     creator: String,
@@ -150,7 +150,7 @@ fn open<'a>(library: &Path, anchor: &'a Path) -> Result<Opened<'a>, TraceError> 
             ),
         });
     }
-    Ok(Opened { library, anchor, layout, creator, definitions })
+    Ok(Opened { otf2: library, anchor, layout, creator, definitions })
 }
 
 /// Results of `work` for each location and its rank, in order.
@@ -266,7 +266,7 @@ fn read_location<'a>(
     // Local definitions are optional.
     let local = file.with_extension("def");
     let has_definitions = local.exists() && check_definitions(&local, layout)?;
-    let archive = opened.library.open(anchor)?;
+    let archive = opened.otf2.open(anchor)?;
     let clock_offsets = archive.select(location, has_definitions)?;
     let outcome = archive.events(location, definitions.attributes, &mut collector);
     archive.close_events();

@@ -366,7 +366,8 @@ def with_model_error(costs: Sequence[Cost], elapsed_ps: int, model: ErrorModel) 
 # run without it. Nor does a run that waits for late ranks have much of it: they send when the
 # network is idle.
 
-_HIDDEN = ("slow-link", "other-traffic")
+HIDDEN = ("slow-link", "other-traffic")
+"""Causes of which the program shows nothing, and that another placement may avoid."""
 
 
 def more_by_load_ps(busy_ps: int, model: ErrorModel, simulated_ps: int) -> int:
@@ -397,7 +398,7 @@ def with_lossy_costs(
         expected_ps: Simulated time with all causes, ps.
         scale: Factor from simulated to measured times in ``costs``.
     """
-    faults = [cost for cost in costs if cost.cause in _HIDDEN and cost.share >= FAULT]
+    faults = [cost for cost in costs if cost.cause in HIDDEN and cost.share >= FAULT]
     faults = faults or [cost for cost in costs if cost.cause in COMPUTATION and cost.share >= FAULT]
     if len(faults) != 1:
         return list(costs)

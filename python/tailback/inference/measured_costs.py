@@ -18,8 +18,8 @@ from tailback.diagnosis.model import Cause, CauseShare, Diagnosis
 from tailback.diagnosis.wording import late_ranks
 from tailback.evidence.model import Measured
 from tailback.inference import measured_wording as wording
+from tailback.inference.decision import HIDDEN, fault_share
 from tailback.inference.decision import MEASURED as IN_MEASURED_TIME
-from tailback.inference.decision import fault_share
 from tailback.inference.error_model import ErrorModel
 from tailback.inference.evidence_summary import EvidenceSummary
 from tailback.inference.hypotheses import FAULT, UNUSUAL
@@ -37,9 +37,6 @@ by 0.14 and 0.03; with all destinations on one of two links, the deviation is 1.
 
 _INSIDE = ("capacity", "placement", "routing")
 """Causes of congestion between switches by our own traffic."""
-
-_HIDDEN = ("slow-link", "other-traffic")
-"""Causes that another placement may avoid."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ def costs_of_causes(
     total, expected = max(measured.elapsed_ps, 1), diagnosis.modelled_ps
     out: list[_ExpectedCost] = []
     inside = sum(s.charged for s in diagnosis.shares if s.cause in _INSIDE)
-    beside = any(s.cause in _HIDDEN and (s.removed or 0.0) >= FAULT for s in diagnosis.shares)
+    beside = any(s.cause in HIDDEN and (s.removed or 0.0) >= FAULT for s in diagnosis.shares)
     for share in diagnosis.shares:
         if share.cause == "in-host":
             continue  # The rates of hosts are as stated: a part of the time, and no fault.
