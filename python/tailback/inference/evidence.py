@@ -23,6 +23,7 @@ from tailback.evidence.silent_counters import silent_cables, used_cables, withou
 from tailback.fabric.model import Fabric
 from tailback.io.delimited import NotUsed, not_used
 from tailback.names.hosts import HostNames
+from tailback.names.ports import port_name
 from tailback.port_counters.far_ends import Contradiction, check_cabling, described
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_events import port_events, within
@@ -449,7 +450,7 @@ def _foreign_ports(intervals: pl.DataFrame) -> list[str]:
     return [
         NotUsed(
             f"counters of {foreign.height} of {ports.height} ports, which are not in the fabric: "
-            f"{device}[{port}]{' and others' if foreign.height > 1 else ''}"
+            f"{port_name(device, port)}{' and others' if foreign.height > 1 else ''}"
         )
     ]
 
