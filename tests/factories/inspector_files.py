@@ -40,6 +40,17 @@ def all_reduce(
     return {"coll_perf": body | more}
 
 
+def point_to_point(
+    name: str, peer: int, begin_us: float, end_us: float, nbytes: int = 8000
+) -> Entry:
+    """A send or receive with the times of its kernel, µs."""
+    body = {
+        key.replace("coll", "p2p"): value
+        for key, value in all_reduce(1, begin_us, end_us)["coll_perf"].items()
+    }
+    return {"p2p_perf": body | {"p2p": name, "p2p_peer": peer, "p2p_msg_size_bytes": nbytes}}
+
+
 def untimed(entry: Entry) -> Entry:
     """The same without the times of kernels."""
     body = {key: value for key, value in entry["coll_perf"].items() if key != "event_trace_ts"}

@@ -17,6 +17,7 @@ from tests.factories.inspector_files import (
     UTC_US,
     Entry,
     all_reduce,
+    point_to_point,
     process,
     sample,
     send_step,
@@ -399,20 +400,25 @@ def test_damaged_marker_costs_its_records(tmp_path: Path) -> None:
 def test_damaged_send_keeps_the_order_of_others(tmp_path: Path) -> None:
     """The k-th send belongs to the k-th receive, whether those before can be read or not."""
 
-    def half(name: str, peer: int, at: int) -> Entry:
-        body = {
-            key.replace("coll", "p2p"): value
-            for key, value in all_reduce(at, at, at + 9)["coll_perf"].items()
-        }
-        return {"p2p_perf": body | {"p2p": name, "p2p_peer": peer, "p2p_msg_size_bytes": at}}
-
     starts = range(100, 900, 100)
     sends, receives = (
-        [half(name, peer, at) for at in starts] for name, peer in (("Send", 1), ("Recv", 0))
+        [point_to_point(name, peer, at, at + 9, at) for at in starts]
+        for name, peer in (("Send", 1), ("Recv", 0))
     )
     sends[2]["p2p_perf"]["p2p_exec_time_us"] = 9000
     run = recorded(write(tmp_path, sends, receives, version="v4.0"))
     assert run.transfers.size_bytes.tolist() == [100, 200, 400, 500, 600, 700, 800]
+
+
+def test_exchange_shows_who_waited(tmp_path: Path) -> None:
+    """A send and a receive in one kernel wait for a peer that begins 60 µs later."""
+    early, late = (
+        [point_to_point(name, peer, begin, 100) for name in ("Send", "Recv")]
+        for peer, begin in ((1, 0), (0, 60))
+    )
+    run = recorded(write(tmp_path, early, late, version="v4.0", host="n0"))
+    assert run.collectives.rank.tolist() == [0, 1]
+    assert (run.calls.leave_ps - run.calls.enter_ps).tolist() == [100_000_000, 40_000_000]
 
 
 @pytest.mark.parametrize(

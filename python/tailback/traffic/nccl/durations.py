@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import replace
 from statistics import median
 
-from tailback.traffic.nccl.rank_calls import RankCall, common_order
+from tailback.traffic.nccl.joining import common_order
+from tailback.traffic.nccl.rank_calls import RankCall
 
 
 def synchronised(calls: list[list[RankCall]]) -> tuple[list[list[RankCall]], float]:

@@ -61,6 +61,11 @@ POINT_TO_POINT: Final = ("AllToAll", "Gather", "Scatter", "SendRecv", "Exchange"
 """The calls that are groups of sends and receives, without algorithm or channels."""
 
 
+def call_name(call: str) -> str:
+    """NCCL's name of a call; an exchange is sends and receives in one group."""
+    return "ncclSendRecv" if call == "Exchange" else f"nccl{call}"
+
+
 def bus_factor(call: str, n_ranks: int) -> float:
     """Bytes over the bus of a rank for each byte of the buffer, as nccl-tests defines it.
 
@@ -93,11 +98,12 @@ def messages(
         hosts: Host of each member, n of them.
         nbytes: Bytes of the whole buffer: for AllGather the output; for ReduceScatter the input;
             for AllToAll what a member sends, including its own share; for Gather and Scatter the
-            root's buffer; for Exchange what each of two members sends the other.
+            root's buffer; for Exchange without ``counts`` what each member sends the next.
         choice: How it is run. Only AllReduce uses trees; other calls use rings.
         root: The root member; for SendRecv the sender.
         peer: The receiver of SendRecv.
-        counts: For AllToAll the bytes from each member to each, shape (n, n), where they differ.
+        counts: For AllToAll and Exchange the bytes from each member to each, shape (n, n), where
+            they differ.
         rings: Order of the members in each channel's ring, from NCCL's log; if empty, rings that
             enter and leave each host through one rank.
         trees: Parent of each member in each channel's tree, -1 of the root, by what the ranks sent;
@@ -289,10 +295,10 @@ def _point_to_point(
         ones = np.ones(1, np.int64)
         return [(0 * ones, root * ones, peer * ones, nbytes * ones)] if root != peer else []
     rounds = np.arange(1, n)
-    if call == "Exchange":
+    if call == "Exchange" and counts is None:
         ends = np.arange(n)
         return [(0 * ends, ends, (ends + 1) % n, np.full(n, nbytes))]
-    if call == "AllToAll":
+    if call in ("AllToAll", "Exchange"):
         table = counts if counts is not None else np.broadcast_to(_shares(nbytes, n), (n, n))
         step, src = np.divmod(np.arange((n - 1) * n), n)
         dst = (src + step + 1) % n

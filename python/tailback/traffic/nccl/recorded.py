@@ -17,7 +17,9 @@ import numpy as np
 from tailback.arrays import Bools, Ints
 from tailback.errors import TraceError
 from tailback.traffic.nccl.clock_jumps import clock_jumps
+from tailback.traffic.nccl.exchanges import with_exchanges
 from tailback.traffic.nccl.groups import describe, with_dimensions
+from tailback.traffic.nccl.messages import call_name
 from tailback.traffic.nccl.rank_calls import RankCall, complete_sides
 from tailback.traffic.readers.otf2.names import OPERATIONS
 from tailback.traffic.readers.recorded_run import (
@@ -37,10 +39,11 @@ _OPERATION: Final = {
     "Broadcast": "MPI_Bcast",
     "Reduce": "MPI_Reduce",
     "AllToAll": "MPI_Alltoall",
+    "Exchange": "MPI_Alltoall",
     "Gather": "MPI_Gather",
     "Scatter": "MPI_Scatter",
 }
-"""Call of MPI with the same dependencies between ranks."""
+"""Call of MPI with the same dependencies between ranks; of an exchange, if there are two."""
 
 _ROOTED: Final = ("Broadcast", "Reduce", "Gather", "Scatter")
 
@@ -103,6 +106,7 @@ def record_calls(
     """
     notes = [] if durations_only else clock_jumps(complete_sides(calls), hosts)
     calls, dimensions = with_dimensions(calls, hosts)
+    calls = with_exchanges(calls)
     recorded = next(rank for rank, rank_calls in enumerate(calls) if rank_calls)
     alone = single_rank_shows(recorded, calls[recorded], after_ps[recorded])
     alone = alone if not_recorded else ""
@@ -116,11 +120,11 @@ def record_calls(
     origin = min(call.start_ns - -(-call.before_ps // _NS) for call in (c[0] for c in calls if c))
     if int(end.max()) - origin > LONGEST_PS // _NS:
         raise TraceError("spans more than 53 days", file=path, remedy="give the traces of one run")
-    names = [f"nccl{name}" for name in sorted({call.call for call in flat})]
+    names = sorted({call_name(call.call) for call in flat})
     number = {name: k for k, name in enumerate(names)}
     table, names = calls_alone(
         rank,
-        np.array([number[f"nccl{call.call}"] for call in flat], np.int64),
+        np.array([number[call_name(call.call)] for call in flat], np.int64),
         names,
         (start - origin) * _NS,
         (end - origin) * _NS,
@@ -192,7 +196,7 @@ def _paths(flat: Sequence[RankCall], groups: Mapping[str, int]) -> tuple[list[st
     named = len(groups) > 1
     of_call = [
         numbers.setdefault(
-            f"nccl{call.call} of {format_bytes(call.nbytes)}"
+            f"{call_name(call.call)} of {format_bytes(call.nbytes)}"
             + (f" in {call.communicator}" if named else ""),
             len(numbers),
         )
@@ -236,7 +240,7 @@ def _sides(
         ordered = [rows[member] for member in call.members]
         if call.call == "SendRecv":
             messages.append([ordered[call.root], ordered[call.peer]])
-        elif call.call in _OPERATION:
+        elif call.call in _OPERATION and (call.call != "Exchange" or len(ordered) == 2):
             collectives.append(ordered)
     if beside:
         notes.append(

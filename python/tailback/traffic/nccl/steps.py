@@ -20,7 +20,7 @@ from tailback.available import available_memory
 from tailback.errors import TailbackError, TraceError
 from tailback.scenario.model import NcclSection
 from tailback.traffic.nccl.choice import Choice, applied, default_choice, preferred
-from tailback.traffic.nccl.messages import Messages, messages
+from tailback.traffic.nccl.messages import Messages, call_name, messages
 from tailback.traffic.program import (
     OVERLAPPING,
     Label,
@@ -135,7 +135,9 @@ def compile_gpu(source: GpuProgram, chosen: NcclSection | None = None) -> Progra
     labels: dict[Label, int] = {}
     label_of = [
         labels.setdefault(
-            Label(collective.phase, _label(collective.call), communicator=collective.communicator),
+            Label(
+                collective.phase, call_name(collective.call), communicator=collective.communicator
+            ),
             len(labels),
         )
         for collective in source.collectives
@@ -181,11 +183,6 @@ def _recompile(source: GpuProgram, stated: NcclSection | None, chosen: NcclSecti
     """Compile again with ``chosen`` overriding the earlier settings."""
     old = {} if stated is None else stated.model_dump(exclude_none=True)
     return compile_gpu(source, NcclSection(**{**old, **chosen.model_dump(exclude_none=True)}))
-
-
-def _label(call: str) -> str:
-    """NCCL's name of the call; an exchange is a send and a receive in one group."""
-    return "ncclSendRecv" if call == "Exchange" else f"nccl{call}"
 
 
 def _choice(source: GpuProgram, collective: Collective, chosen: NcclSection | None) -> Choice:

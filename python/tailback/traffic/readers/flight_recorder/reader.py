@@ -18,8 +18,9 @@ from tailback.errors import TraceError
 from tailback.io.delimited import NotUsed
 from tailback.traffic.nccl.durations import synchronised
 from tailback.traffic.nccl.groups import with_dimensions
+from tailback.traffic.nccl.joining import join_calls
 from tailback.traffic.nccl.pytorch_names import call_of, letters_of
-from tailback.traffic.nccl.rank_calls import RankCall, join_calls, sides_of
+from tailback.traffic.nccl.rank_calls import RankCall, sides_of
 from tailback.traffic.nccl.recorded import record_calls
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes

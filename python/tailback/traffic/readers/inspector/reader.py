@@ -22,11 +22,11 @@ from tailback.io.input_files import head_bytes, record_files
 from tailback.traffic.nccl.choice import MAX_CHANNELS, Choice, default_choice
 from tailback.traffic.nccl.durations import synchronised
 from tailback.traffic.nccl.groups import with_dimensions
+from tailback.traffic.nccl.joining import join_calls
 from tailback.traffic.nccl.rank_calls import (
     RankCall,
     contradictions,
     differing_ranks,
-    join_calls,
     sides_of,
 )
 from tailback.traffic.nccl.recorded import NetworkStep, record_calls

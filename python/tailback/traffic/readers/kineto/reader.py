@@ -19,7 +19,8 @@ from tailback.errors import TraceError
 from tailback.io.delimited import FILES_NAMED, KEYS_NAMED, NotUsed, not_readable, not_used
 from tailback.io.input_files import TRACE_MEMORY, content, head_bytes, parsed_json, record_files
 from tailback.traffic.nccl.groups import with_dimensions
-from tailback.traffic.nccl.rank_calls import RankCall, join_calls
+from tailback.traffic.nccl.joining import join_calls
+from tailback.traffic.nccl.rank_calls import RankCall
 from tailback.traffic.nccl.recorded import record_calls, single_rank_shows
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program, RecordedTimes

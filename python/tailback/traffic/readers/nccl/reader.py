@@ -14,8 +14,9 @@ from tailback.errors import TraceError
 from tailback.io.delimited import FILES_NAMED, NotUsed, not_used
 from tailback.traffic.nccl.choice import Choice, default_choice
 from tailback.traffic.nccl.groups import with_dimensions
+from tailback.traffic.nccl.joining import join_calls
 from tailback.traffic.nccl.messages import CALLS
-from tailback.traffic.nccl.rank_calls import RankCall, join_calls
+from tailback.traffic.nccl.rank_calls import RankCall
 from tailback.traffic.nccl.steps import GpuProgram, compile_gpu
 from tailback.traffic.program import Program
 from tailback.traffic.readers.capabilities import Capabilities
