@@ -534,7 +534,9 @@ def links_on_shortest_paths(
     for number, (a, b) in enumerate(ends):
         # Cables are bidirectional, so distances to b equal those from b.
         out, back = away(int(a)), away(int(b))
-        way = np.flatnonzero(used & (out[t.src] + 1 + back[t.dst] == out[int(b)]))
+        # Adapters of different planes are not connected: their messages stay within a host.
+        length = out[int(b)] if np.isfinite(out[int(b)]) else -1.0
+        way = np.flatnonzero(used & (out[t.src] + 1 + back[t.dst] == length))
         level = out[t.src[way]].astype(np.int64)
         rows.append(np.full(len(way), number))
         links.append(way)

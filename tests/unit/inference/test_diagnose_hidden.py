@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tailback.diagnosis import diagnose_cause
+from tailback.diagnosis.cable_search import links_on_shortest_paths
 from tailback.diagnosis.confidence import Unexplained
 from tailback.diagnosis.model import CauseShare, Diagnosis, WaterfallBar
 from tailback.diagnosis.run_analysis import RunAnalysis
 from tailback.diagnosis.slow_cables import SlowCableFit, find_slow_cables
+from tailback.diagnosis.topology import LinkTopology
 from tailback.diagnosis.verdict import cost_shares
 from tailback.scenario.model import parse
 from tailback.simulation import make_evaluate, prepare, simulate
@@ -127,3 +129,18 @@ def test_the_message_log_tells_nodes_from_links() -> None:
     late = RunAnalysis(alone).losses
     assert late is not None and late.inside < 0.02
     assert np.isfinite(late.messages["expected"].to_numpy()).all()
+
+
+def test_no_path_connects_adapters_of_two_planes() -> None:
+    topology = {"kind": "pgft", "children": [2, 2], "parents": [1, 1], "rails": 1, "planes": 2}
+    data: dict[str, Any] = {
+        "name": "planes",
+        "fabric": {"topology": {**topology, "rates": ["100 Gb/s"]}},
+        "job": [{"name": "ring", "pattern": {"kind": "ring", "ranks": 4, "size": "64 KiB"}}],
+    }
+    links = LinkTopology.of(simulate(parse(data)))
+    used = np.ones(links.n_links, np.bool_)
+    # The second half of the adapters is in the second plane.
+    pairs, crossed, parts = links_on_shortest_paths(links, used, [(0, links.n_nodes // 2), (0, 1)])
+    assert set(pairs.tolist()) == {1}
+    assert len(crossed) == 2 and parts.tolist() == [1.0, 1.0]
