@@ -57,7 +57,7 @@ def used_cables(counters: LinkCounters, fabric: Fabric, sent: Sent, crossed: Boo
         least = _overhead(counters, fabric, sent)
         # Which ranks a library sends the messages of a collective to is not recorded.
         sent = sent if sent.assumed is None else sent.of(~sent.assumed)
-        for links, own_bytes in _exits(fabric, sent):
+        for links, own_bytes in exits(fabric, sent):
             carried = counters.sent_bytes[links]
             if silent[links].any() and not np.isnan(carried[~silent[links]]).any():
                 lacking = own_bytes * least * (1.0 - UNCOUNTED) > np.nan_to_num(carried).sum()
@@ -103,7 +103,7 @@ def without_silent(
     return kept, [note]
 
 
-def _exits(fabric: Fabric, sent: Sent) -> Iterator[tuple[Ints, float]]:
+def exits(fabric: Fabric, sent: Sent) -> Iterator[tuple[Ints, float]]:
     """Links by which messages leave a host or a leaf switch, or enter it, and their bytes.
 
     Hosts with several adapters, and leaf switches with such hosts, are left out: by which of them

@@ -14,6 +14,7 @@ from tailback.arrays import Floats
 from tailback.diagnosis.topology import link_totals
 from tailback.errors import TailbackError
 from tailback.evidence import MeasuredRun
+from tailback.evidence.contradicting_counters import require_counted_messages
 from tailback.evidence.counter_alignment import JoinError, Sent
 from tailback.evidence.host_interfaces import host_interfaces
 from tailback.evidence.jobs import JobList
@@ -221,6 +222,7 @@ def read_network_evidence(
     crossed = (link_totals(run, "bytes") > 0) & stated
     used = used_cables(joined, fabric, sent, crossed)
     joined, silent = without_silent(joined, used, fabric, "messages of the trace crossed them")
+    require_counted_messages(intervals, joined, fabric, sent, counters[0])
     notes = [
         *joined.notes,
         *interfaces.notes,
