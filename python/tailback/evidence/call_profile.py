@@ -122,7 +122,9 @@ def call_profile(tables: Mapping[str, pl.DataFrame], program: Program) -> CallPr
         )
         .with_columns(block=(pl.col("gap") > 0).cast(pl.Int64).cum_sum().over("rank"))
     )
-    call_names = pl.col("name") + pl.col("partners").list.eval(
+    # The calls of accelerators are of a kind each: operation, size and group.
+    kind = "name" if program.recompile is None else "path"
+    call_names = pl.col(kind) + pl.col("partners").list.eval(
         pl.element().cast(pl.String)
     ).list.join(",").fill_null("")
     blocks = rows.group_by("rank", "block", maintain_order=True).agg(

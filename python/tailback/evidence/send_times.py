@@ -199,7 +199,7 @@ def _simulated_messages(run: Run) -> pl.DataFrame:
     """Point-to-point messages of the observed job: ``src``, ``dst``, ``nth``, post and arrival."""
     observed = run.tables["jobs"].filter("observed").select("job")
     ranks = run.tables["ranks"].join(observed, on="job", how="semi").select("rank", "job_rank")
-    point_to_point = run.tables["labels"].filter(pl.col("call").str.contains(_POINT_TO_POINT))
+    point_to_point = run.tables["labels"].filter(is_point_to_point("call"))
     messages = (
         run.tables["messages"]
         .join(point_to_point.select("label"), on="label", how="semi")
@@ -215,7 +215,12 @@ def _simulated_messages(run: Run) -> pl.DataFrame:
     return _number_messages(messages).drop("at")
 
 
-_POINT_TO_POINT = r"(?i)^MPI_(I?[bsr]?send|Sendrecv(_replace)?|Start(all)?|I?Recv)"
+_POINT_TO_POINT = r"(?i)^(MPI_(I?[bsr]?send|Sendrecv(_replace)?|Start(all)?|I?Recv)|ncclSendRecv$)"
+
+
+def is_point_to_point(column: str) -> pl.Expr:
+    """Whether the calls of a column are sends or receives."""
+    return pl.col(column).str.contains(_POINT_TO_POINT)
 
 
 def _number_messages(rows: pl.DataFrame) -> pl.DataFrame:

@@ -8,12 +8,14 @@ hypotheses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
 import numpy as np
 import polars as pl
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from tailback.arrays import Floats, Ints
 from tailback.diagnosis.cable_search import (
@@ -27,7 +29,7 @@ from tailback.diagnosis.topology import LinkTopology, link_totals
 from tailback.evaluate import Change
 from tailback.evidence.link_counters import LinkCounters
 from tailback.evidence.measured_routes import USUAL_UNEVENNESS, parallel_bundles
-from tailback.evidence.send_times import SendProfile
+from tailback.evidence.send_times import SendProfile, is_point_to_point
 from tailback.fabric.degraded import SlowLink
 from tailback.fabric.model import Fabric
 from tailback.inference.error_model import ErrorModel
@@ -121,6 +123,7 @@ def cable_suspects(
     paths: MessagePaths,
     most: int,
     faulty: Sequence[int] = (),
+    groups: Sequence[int] = (),
 ) -> list[int]:
     """Cables to try, by one link of each, most likely first.
 
@@ -131,12 +134,14 @@ def cable_suspects(
         paths: The paths of messages.
         most: Maximum number of cables.
         faulty: Cables with rising errors, which come first.
+        groups: Cables of groups whose collectives are late, as :func:`late_groups` returns them.
     """
     fabric = paths.fabric
     reverse = fabric.link_reverse.astype(np.int64)
     carried = _carried(run, reverse)
     cable = np.minimum(np.arange(fabric.n_links), reverse)
-    ranked = [clues.avoided, clues.ahead, [] if sends is None else late_sends(sends, run, paths)]
+    late = [] if sends is None else late_sends(sends, run, paths)
+    ranked = [clues.avoided, clues.ahead, late, groups]
     turns = [link for turn in zip_longest(*ranked) for link in turn if link is not None]
     used = carrying_cables(run, fabric).tolist()
     likely = [int(cable[link]) for link in (*faulty, *turns, *used) if carried[link] > 0]
@@ -254,22 +259,112 @@ collectives as much as the other."""
 
 
 def equally_busy(run: Run, fabric: Fabric) -> dict[int, int]:
-    """For each cable that carries enough of a run's traffic, the first of those that are as busy.
+    """For each cable that carries enough of a run's traffic, the first of those that are alike.
 
-    All ranks end a collective together, so its times are the same whichever of these is slow.
-    Packets may avoid cables between switches, and not those of hosts.
+    All ranks of a group end a collective together, so its times are the same whichever of the
+    cables that are as busy with it is slow. Packets may avoid cables between switches, and not
+    those of hosts.
     """
     busy = busy_cables_ps(run, fabric)
     cables = carrying_cables(run, fabric)
-    inner = np.minimum(fabric.link_src, fabric.link_dst)[cables] >= fabric.n_nodes
+    node = np.minimum(fabric.link_src, fabric.link_dst)
+    groups = _groups_of_nodes(run, fabric)
     out: dict[int, int] = {}
-    for kind in (False, True):
-        first = -1
-        for cable in sorted(cables[inner == kind].tolist(), key=lambda each: (-busy[each], each)):
-            if first < 0 or busy[cable] < (1.0 - AS_BUSY) * busy[first]:
-                first = cable
-            out[cable] = first
+    first: dict[Hashable, int] = {}
+    for cable in sorted(cables.tolist(), key=lambda each: (-busy[each], each)):
+        at = int(node[cable])
+        kind: Hashable = at >= fabric.n_nodes or groups.get(at, ())
+        if kind not in first or busy[cable] < (1.0 - AS_BUSY) * busy[first[kind]]:
+            first[kind] = cable
+        out[cable] = first[kind]
     return out
+
+
+def _groups_of_nodes(run: Run, fabric: Fabric) -> dict[int, Hashable]:
+    """What each node's messages belong to: groups of ranks that end together, and pairs.
+
+    Ranks that messages of one label connect are a group, but those of sends and receives: each of
+    these ends on its own. What a node sends too little of to slow the run down is left out.
+    """
+    ranks = run.tables["ranks"].select("rank", pl.col("node").cast(pl.Int64))
+    pairs = (
+        run.tables["messages"]
+        .group_by("label", "src_rank", "dst_rank")
+        .agg(pl.col("size_bytes").sum())
+        .join(run.tables["labels"].select("label", alone=is_point_to_point("call")), on="label")
+        .sort("label", "src_rank", "dst_rank")
+    )
+    parts = []
+    for (label, alone), rows in pairs.group_by("label", "alone", maintain_order=True):
+        src, dst = (rows[name].to_numpy().astype(np.int64) for name in ("src_rank", "dst_rank"))
+        if alone:
+            group = np.minimum(src, dst) * ranks.height + np.maximum(src, dst)
+        else:
+            links = csr_array((np.ones(len(src)), (src, dst)), shape=(ranks.height, ranks.height))
+            group = connected_components(links, directed=False)[1][src].astype(np.int64)
+        for end in ("src_rank", "dst_rank"):
+            part = rows.select(pl.col(end).alias("rank"), "src_rank", "dst_rank", "size_bytes")
+            parts.append(part.with_columns(label=pl.lit(label, pl.Int64), group=pl.Series(group)))
+    if not parts:
+        return {}
+    host = fabric.node_host[ranks.sort("rank")["node"].to_numpy()]
+    sent = pl.concat(parts)
+    src, dst = (host[sent[name].to_numpy()] for name in ("src_rank", "dst_rank"))
+    shares = (
+        sent.filter(pl.Series(src != dst))
+        .join(ranks, on="rank")
+        .group_by("node", "label", "group")
+        .agg(pl.col("size_bytes").sum())
+        .filter(pl.col("size_bytes") >= MIN_BYTES_SHARE * pl.col("size_bytes").sum().over("node"))
+        .sort("node", "label", "group")
+    )
+    of_node = shares.group_by("node").agg(pl.struct("label", "group"))
+    return {
+        int(node): tuple((each["label"], each["group"]) for each in listed)
+        for node, listed in of_node.rows()
+    }
+
+
+def late_groups(tables: Mapping[str, pl.DataFrame], run: Run, fabric: Fabric) -> list[int]:
+    """Cables of hosts that explain best which groups end collectives late; the best one first.
+
+    The last rank to begin a collective does not wait, so its time is the transfer, whatever the
+    clocks. It is compared with the median over the groups that run the same collective.
+
+    Args:
+        tables: Table ``collectives`` of the measured run.
+        run: A simulation of the same program.
+        fabric: The fabric.
+    """
+    kind = ("operation", "sent_bytes", "size")
+    instances = (
+        tables["collectives"]
+        .group_by("instance", maintain_order=True)
+        .agg(
+            pl.col("operation", "sent_bytes").first(),
+            pl.col("rank").sort(),
+            size=pl.len(),
+            took=(pl.col("leave_ps") - pl.col("enter_ps")).min().cast(pl.Float64),
+        )
+        .filter(pl.col("rank").n_unique().over(kind) > 1)
+        .with_columns(late=pl.col("took") - pl.col("took").median().over(kind))
+    )
+    observed = run.tables["jobs"].filter("observed").select("job")
+    ranks = run.tables["ranks"].join(observed, on="job", how="semi")
+    node = ranks.sort("job_rank")["node"].to_numpy().astype(np.int64)
+    rows = instances.select("instance", "late", "rank").explode("rank")
+    at = node[rows["rank"].to_numpy().astype(np.int64)]
+    rows = rows.with_columns(host=pl.Series(fabric.node_host[at]), node=pl.Series(at))
+    rows = rows.filter(pl.col("host").n_unique().over("instance") > 1)
+    rows = rows.unique(["instance", "node"], maintain_order=True)
+    cable = np.full(fabric.n_nodes, -1, np.int64)
+    from_node = np.flatnonzero(fabric.link_src < fabric.n_nodes)
+    cable[fabric.link_src[from_node]] = np.minimum(from_node, fabric.link_reverse[from_node])
+    crossed = cable[rows["node"].to_numpy()]
+    even = np.ones(len(crossed))
+    score = lateness_explained(crossed, even, rows["late"].to_numpy(), even, fabric.n_links)
+    order = np.argsort(-score, kind="stable")
+    return [int(first) for first in order if score[first] > 0]
 
 
 def carrying_cables(run: Run, fabric: Fabric) -> Ints:

@@ -21,13 +21,13 @@ from tailback.inference.bus_bandwidth import bus_bandwidths
 from tailback.inference.comparisons import NetworkStepTimes
 from tailback.inference.hypothesis_space import HypothesisSpace
 from tailback.inference.machine_models import MachineModel
-from tailback.inference.measured_cables import equally_busy
+from tailback.inference.measured_cables import equally_busy, late_groups
 from tailback.inference.measured_run import measured_run
 from tailback.run.run import Run
 from tailback.scenario.model import Degraded
 from tailback.simulation import PreparedScenario, execute, prepare
 from tailback.sources.source import Source
-from tests.factories.inspector_files import all_reduce, send_step, write
+from tests.factories.inspector_files import all_reduce, process, send_step, write
 
 FOLLOWING = {0: 1, 1: 2, 2: 3, 3: 0}
 SLOW = 2
@@ -120,6 +120,32 @@ def test_equally_busy_cables_stand_for_one_another(case: Case) -> None:
     doubled = np.asarray(fabric.link_gbps, np.float64).copy()
     doubled[[0, int(fabric.link_reverse[0])]] *= 2
     assert len(set(equally_busy(run, replace(fabric, link_gbps=doubled)).values())) == 2
+
+
+def _two_groups(folder: Path, slow: int) -> Case:
+    """Two rings of two hosts each; those of ``slow`` and its peer take 300 µs longer."""
+    traces = folder / "traces"
+    traces.mkdir(parents=True)
+    for rank in range(4):
+        took = 500 if rank // 2 == slow // 2 else 200
+        entries = [all_reduce(k, 1000 * k, 1000 * k + took, 1 << 20) for k in (1, 2, 3)]
+        text = process(rank % 2, 2, entries, comm=f"0x{rank // 2}", host=f"n{rank}")
+        (traces / f"n{rank}-pid100.log").write_text(text)
+    links = folder / "links.csv"
+    links.write_text("a,b,gbps\n" + "".join(f"n{k},leaf0,100\n" for k in range(4)))
+    prepared = prepare(Source.of(traces, fabric=str(links)).scenario)
+    measured = measured_run(prepared)
+    assert measured is not None
+    return Case(prepared, measured)
+
+
+def test_late_group_names_its_cables(tmp_path: Path) -> None:
+    """Only cables of one group stand for one another, and those of the late one come first."""
+    case = _two_groups(tmp_path, slow=2)
+    run, fabric = case.simulated(), case.prepared.fabric
+    assert len(set(equally_busy(run, fabric).values())) == 2
+    late = late_groups(case.measured.tables, run, fabric)
+    assert {fabric.link_name(link)[:2] for link in late[:2]} == {"n2", "n3"}
 
 
 def test_late_ranks_are_of_hosts_or_accelerators() -> None:

@@ -416,9 +416,16 @@ def test_exchange_shows_who_waited(tmp_path: Path) -> None:
         [point_to_point(name, peer, begin, 100) for name in ("Send", "Recv")]
         for peer, begin in ((1, 0), (0, 60))
     )
-    run = recorded(write(tmp_path, early, late, version="v4.0", host="n0"))
-    assert run.collectives.rank.tolist() == [0, 1]
-    assert (run.calls.leave_ps - run.calls.enter_ps).tolist() == [100_000_000, 40_000_000]
+    folder = write(tmp_path, early, late, version="v4.0", host="n0")
+    run = recorded(folder)
+    assert list(zip(run.transfers.src_rank, run.transfers.dst_rank, strict=True)) == [
+        (0, 1),
+        (1, 0),
+    ]
+    assert run.calls.sent_bytes.tolist() == [8000, 8000]
+    assert run.calls.comm.tolist() == [0, 0]
+    waits = measure(folder).tables["waits"]
+    assert waits.select("rank", "kind", "value_ps").rows() == [(0, "late_sender", 60_000_000)]
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,10 @@ _OPERATION: Final = {
     "Broadcast": "MPI_Bcast",
     "Reduce": "MPI_Reduce",
     "AllToAll": "MPI_Alltoall",
-    "Exchange": "MPI_Alltoall",
     "Gather": "MPI_Gather",
     "Scatter": "MPI_Scatter",
 }
-"""Call of MPI with the same dependencies between ranks; of an exchange, if there are two."""
+"""Call of MPI with the same dependencies between ranks."""
 
 _ROOTED: Final = ("Broadcast", "Reduce", "Gather", "Scatter")
 
@@ -133,9 +132,8 @@ def record_calls(
     groups = {name: k for k, name in enumerate(dict.fromkeys(call.communicator for call in flat))}
     comm = np.array([groups[call.communicator] for call in flat], np.int64)
     size = np.array([call.nbytes for call in flat], np.int64)
-    table.comm[:], table.sent_bytes[:], table.received_bytes[:] = comm, size, size
     paths, path_of = _paths(flat, groups)
-    side_calls, side_transfers = _sides(calls, concurrent, notes)
+    side_calls, messages = _sides(calls, concurrent, notes)
     begin = np.full(len(calls), -1, np.int64)
     finish = np.full(len(calls), -1, np.int64)
     first = np.flatnonzero(table.first_of_rank)
@@ -154,9 +152,12 @@ def record_calls(
         calls=replace(
             table,
             path=path_of,
+            comm=comm,
+            sent_bytes=size,
+            received_bytes=size,
             paused=np.array([call.unrecorded_before for call in flat], np.bool_),
         ),
-        transfers=_transfers(side_transfers, flat, rank, comm),
+        transfers=_transfers(messages, rank, comm),
         collectives=_collectives(side_calls, flat, rank, comm, rooted=rooted),
         start_ps=begin,
         end_ps=finish,
@@ -212,12 +213,20 @@ def _clocks(hosts: Sequence[str]) -> Ints:
 
 
 Sides = list[list[int]]
-"""Rows of the calls of each collective or message."""
+"""Rows of the calls of each collective."""
+
+
+class _Message(NamedTuple):
+    """A message between the calls in two rows."""
+
+    send_call: int
+    recv_call: int
+    size_bytes: int
 
 
 def _sides(
     calls: Sequence[Sequence[RankCall]], concurrent: Bools, notes: list[str]
-) -> tuple[Sides, Sides]:
+) -> tuple[Sides, list[_Message]]:
     """Collectives and messages that all members recorded, one after another on each rank.
 
     When a call beside another one began to wait is unknown, so nothing is concluded from its times.
@@ -229,7 +238,7 @@ def _sides(
             row_of.setdefault(call.key, {})[rank] = len(flat)
             flat.append(call)
     collectives: Sides = []
-    messages: Sides = []
+    messages: list[_Message] = []
     beside = 0
     for key in complete_sides(calls):
         rows = row_of[key]
@@ -239,8 +248,15 @@ def _sides(
         call = flat[next(iter(rows.values()))]
         ordered = [rows[member] for member in call.members]
         if call.call == "SendRecv":
-            messages.append([ordered[call.root], ordered[call.peer]])
-        elif call.call in _OPERATION and (call.call != "Exchange" or len(ordered) == 2):
+            messages.append(_Message(ordered[call.root], ordered[call.peer], call.nbytes))
+        elif call.call == "Exchange":
+            for row in ordered:
+                messages += [
+                    _Message(row, peer, nbytes)
+                    for peer, nbytes in zip(ordered, flat[row].row, strict=True)
+                    if nbytes
+                ]
+        elif call.call in _OPERATION:
             collectives.append(ordered)
     if beside:
         notes.append(
@@ -272,22 +288,23 @@ def _collectives(
     )
 
 
-def _transfers(sides: Sides, flat: Sequence[RankCall], rank: Ints, comm: Ints) -> RecordedTransfers:
-    send, receive = (np.array([side[k] for side in sides], np.int64) for k in (0, 1))
-    unknown = np.full(len(sides), -1, np.int64)
+def _transfers(messages: Sequence[_Message], rank: Ints, comm: Ints) -> RecordedTransfers:
+    columns = np.array(messages, np.int64).reshape(-1, len(_Message._fields))
+    send, receive, size = columns.T
+    unknown = np.full(len(messages), -1, np.int64)
     return RecordedTransfers(
         src_rank=rank[send],
         dst_rank=rank[receive],
         comm=comm[send],
-        tag=np.zeros(len(sides), np.int64),
-        size_bytes=np.array([flat[row].nbytes for row in send.tolist()], np.int64),
+        tag=np.zeros(len(messages), np.int64),
+        size_bytes=size,
         send_call=send,
         send_done_call=send,
         send_done_ps=unknown,
         recv_call=receive,
         recv_done_call=receive,
         recv_done_ps=unknown,
-        guessed=np.zeros(len(sides), np.bool_),
+        guessed=np.zeros(len(messages), np.bool_),
     )
 
 
