@@ -80,13 +80,16 @@ class Interruptions:
     def of(cls, program: Program, elapsed_ps: int) -> Interruptions:
         """Weigh interruptions by the computations of a program.
 
+        None on accelerators, whose kernels nothing interrupts for microseconds.
+
         Args:
             program: The recorded program.
             elapsed_ps: Time of the run, ps.
         """
         computed = float(program.amount[program.kind == Op.COMPUTE].sum())
         computing = computed / max(program.n_ranks * elapsed_ps, 1)
-        moments = _Moments.of(program) if computing > 0 else None
+        interruptible = computing > 0 and program.recompile is None
+        moments = _Moments.of(program) if interruptible else None
         if moments is None:
             return cls.none()
         cost = computing * SHARES

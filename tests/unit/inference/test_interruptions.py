@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tailback.inference.hypotheses import FAULT, UNUSUAL
@@ -107,3 +109,10 @@ def test_a_few_repetitions_show_nothing() -> None:
     assert not len(interruptions.share)
     rng = np.random.default_rng(1)
     assert not interruptions.draw(rng, 10).any() and interruptions.likely_share() == 0.0
+
+
+def test_accelerators_are_not_interrupted() -> None:
+    made = program(interrupted(50.0, 0.12, 2000.0))
+    assert Interruptions.of(made, 60 * ROUNDS * MS).share.size
+    accelerated = replace(made, recompile=lambda _: made)
+    assert not Interruptions.of(accelerated, 60 * ROUNDS * MS).share.size
