@@ -13,10 +13,10 @@ RUN = Path(__file__).parents[3] / "examples/lab/slow-cable"
 
 
 def refused(**inputs: Path) -> JoinError:
-    given = {"fabric": RUN / "links.csv", "rankfile": RUN / "rank_host.csv", **inputs}
+    files = {"fabric": RUN / "links.csv", "rankfile": RUN / "rank_host.csv", **inputs}
     counters = RUN / "counters.csv.gz"
     with pytest.raises(JoinError) as caught:
-        tb.diagnose(RUN / "trace", counters=counters, **given)  # type: ignore[arg-type]
+        tb.diagnose(RUN / "trace", counters=counters, **files)  # type: ignore[arg-type]
     assert caught.value.file == counters
     return caught.value
 

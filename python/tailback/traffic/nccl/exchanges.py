@@ -13,7 +13,7 @@ touch, the accelerator runs one after another."""
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Concurrent:
     """Sends and receives that a rank runs at once: places in its calls ``begin`` to ``end``."""
 
     rank: int
@@ -32,9 +32,9 @@ def with_exchanges(calls: Sequence[Sequence[RankCall]]) -> list[list[RankCall]]:
     """
     complete = complete_sides(calls)
     groups = [
-        _Group(rank, begin, end)
+        _Concurrent(rank, begin, end)
         for rank, rank_calls in enumerate(calls)
-        for begin, end in _concurrent(rank_calls, complete)
+        for begin, end in _stretches(rank_calls, complete)
     ]
     joined = [list(rank_calls) for rank_calls in calls]
     dropped: list[set[int]] = [set() for _ in calls]
@@ -55,7 +55,7 @@ def with_exchanges(calls: Sequence[Sequence[RankCall]]) -> list[list[RankCall]]:
     ]
 
 
-def _concurrent(
+def _stretches(
     rank_calls: Sequence[RankCall], complete: Mapping[Hashable, object]
 ) -> Iterator[tuple[int, int]]:
     """Places of each group of sends and receives of a rank, also of a group of one."""
@@ -74,19 +74,21 @@ def _concurrent(
         yield begin, len(rank_calls)
 
 
-def _connected(groups: Sequence[_Group], calls: Sequence[Sequence[RankCall]]) -> list[list[_Group]]:
+def _connected(
+    groups: Sequence[_Concurrent], calls: Sequence[Sequence[RankCall]]
+) -> list[list[_Concurrent]]:
     """Groups by the messages that connect them."""
     sides: dict[Hashable, list[int]] = {}
     for number, group in enumerate(groups):
         for call in calls[group.rank][group.begin : group.end]:
             sides.setdefault(call.key, []).append(number)
-    connected: list[list[_Group]] = []
+    connected: list[list[_Concurrent]] = []
     reached = [False] * len(groups)
     for number in range(len(groups)):
         if reached[number]:
             continue
         reached[number] = True
-        pending, members = [number], list[_Group]()
+        pending, members = [number], list[_Concurrent]()
         while pending:
             group = groups[pending.pop()]
             members.append(group)

@@ -23,6 +23,7 @@ from tailback.traffic.nccl.messages import call_name
 from tailback.traffic.nccl.rank_calls import RankCall, complete_sides
 from tailback.traffic.readers.otf2.names import OPERATIONS
 from tailback.traffic.readers.recorded_run import (
+    RecordedCalls,
     RecordedCollectives,
     RecordedRun,
     RecordedSteps,
@@ -134,13 +135,7 @@ def record_calls(
     size = np.array([call.nbytes for call in flat], np.int64)
     paths, path_of = _paths(flat, groups)
     side_calls, messages = _sides(calls, concurrent, notes)
-    begin = np.full(len(calls), -1, np.int64)
-    finish = np.full(len(calls), -1, np.int64)
-    first = np.flatnonzero(table.first_of_rank)
-    last = np.append(first[1:] - 1, len(flat) - 1)
-    before = np.array([flat[row].before_ps for row in first.tolist()], np.int64)
-    begin[rank[first]] = table.enter_ps[first] - before
-    finish[rank[last]] = table.leave_ps[last] + np.array(after_ps, np.int64)[rank[last]]
+    begin, finish = _bounds(calls, flat, table, after_ps)
     idle = np.array([call.idle_ps for call in flat], np.int64)
     return RecordedRun(
         n_ranks=len(calls),
@@ -174,6 +169,24 @@ def record_calls(
         durations_only=bool(durations_only),
         parallelism=describe(dimensions),
     )
+
+
+def _bounds(
+    calls: Sequence[Sequence[RankCall]],
+    flat: Sequence[RankCall],
+    table: RecordedCalls,
+    after_ps: Sequence[int],
+) -> tuple[Ints, Ints]:
+    """Begin and end of each rank, with the computation around its calls; -1 if not recorded."""
+    begin = np.full(len(calls), -1, np.int64)
+    finish = np.full(len(calls), -1, np.int64)
+    first = np.flatnonzero(table.first_of_rank)
+    last = np.append(first[1:] - 1, len(flat) - 1)
+    before = np.array([flat[row].before_ps for row in first.tolist()], np.int64)
+    ranks = table.rank[first]
+    begin[ranks] = table.enter_ps[first] - before
+    finish[ranks] = table.leave_ps[last] + np.array(after_ps, np.int64)[ranks]
+    return begin, finish
 
 
 def _steps(steps: Sequence[NetworkStep], origin_ns: int) -> RecordedSteps:
