@@ -103,13 +103,13 @@ def make_candidates(
         for variant in _variants(name, problems, run is not None and used):
             plain = variant == PlacementVariant(name)
             problem = problems[variant.hosts]
+            options = dict(stated) if plain else {}
             try:
-                node = (
-                    job.node
-                    if used and plain
-                    else place(name, problem, dict(stated) if plain else {})
-                )
+                node = job.node if used and plain else place(name, problem, options)
                 job.footprint.check(prepared.fabric, variant.name, node)
+                if connected.why_not(node):
+                    node = _place_whole_hosts(name, problem, prepared, options)
+                    job.footprint.check(prepared.fabric, variant.name, node)
                 connected.check(node)
             except PlacementError as error:
                 errors.append((variant, error))
@@ -144,17 +144,68 @@ class _Connected:
         src, dst, _ = prepared.observed.program.traffic_matrix()
         return cls(part, fabric.node_host.astype(np.int64), src, dst)
 
-    def check(self, node: NDArray[np.uint32]) -> None:
-        """Raise PlacementError if ranks that exchange messages have no path between them."""
+    def why_not(self, node: NDArray[np.uint32]) -> str:
+        """Which ranks that exchange messages have no path between them; empty if all have one."""
         src, dst = node[self.src], node[self.dst]
         apart = (self.part[src] != self.part[dst]) & (self.host[src] != self.host[dst])
-        if apart.any():
-            first = int(np.flatnonzero(apart)[0])
+        if not apart.any():
+            return ""
+        first = int(np.flatnonzero(apart)[0])
+        return (
+            f"ranks {self.src[first]} and {self.dst[first]} exchange messages, and would have "
+            "adapters in parts of the fabric without a path between them"
+        )
+
+    def check(self, node: NDArray[np.uint32]) -> None:
+        """Raise PlacementError if ranks that exchange messages have no path between them."""
+        if why := self.why_not(node):
             raise PlacementError(
-                f"ranks {self.src[first]} and {self.dst[first]} exchange messages, and would have "
-                "adapters in parts of the fabric without a path between them",
-                remedy="use a placement that moves whole hosts, such as by-switch",
+                why, remedy="use a placement that moves whole hosts, such as by-switch"
             )
+
+
+def _place_whole_hosts(
+    name: str, problem: PlacementProblem, prepared: PreparedScenario, options: dict[str, object]
+) -> NDArray[np.uint32]:
+    """Node of each rank if ranks that share a host stay together, each with its adapter.
+
+    Ranks of accelerators keep the adapter in the same place of the host, and so rail and plane.
+    """
+    job, fabric = prepared.observed, prepared.fabric
+    adapters = fabric.host_nodes()
+    host = fabric.node_host[job.node].astype(np.int64)
+    place_in_host = np.array(
+        [adapters[at].index(node) for at, node in zip(host, job.node.tolist(), strict=True)]
+    )
+    _, first, group = np.unique(host, return_index=True, return_inverse=True)
+    # Groups are numbered by their first ranks, as ranks are.
+    turn = np.argsort(np.argsort(first))
+    group = turn[group]
+    src, dst, size = problem.traffic
+    apart = group[src] != group[dst]
+    pairs = (group[src] * len(first) + group[dst])[apart]
+    between, pair = np.unique(pairs, return_inverse=True)
+    total = np.bincount(pair, size[apart].astype(np.float64), len(between))
+    slots = np.sort(np.unique(problem.slot_host, return_index=True)[1])
+    hosts = replace(
+        problem,
+        n_ranks=len(first),
+        slot_node=problem.slot_node[slots],
+        slot_switch=problem.slot_switch[slots],
+        slot_pod=problem.slot_pod[slots],
+        slot_host=problem.slot_host[slots],
+        traffic=(between // len(first), between % len(first), total.astype(np.uint64)),
+        grid=(),
+    )
+    chosen = fabric.node_host[place(name, hosts, options)].astype(np.int64)
+    try:
+        node = [adapters[chosen[g]][at] for g, at in zip(group, place_in_host, strict=True)]
+    except IndexError:
+        raise PlacementError(
+            "hosts with different numbers of adapters cannot take one another's ranks",
+            remedy="name the hosts of the job that have equally many",
+        ) from None
+    return np.array(node, np.uint32)
 
 
 def _problems(

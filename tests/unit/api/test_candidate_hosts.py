@@ -56,20 +56,34 @@ def ranks_of_hosts(ready: PreparedScenario, node: np.ndarray) -> dict[int, int]:
     return dict(Counter(ready.fabric.node_host[node].tolist()))
 
 
-def test_no_candidate_separates_ranks_by_planes() -> None:
+def test_candidates_move_whole_hosts_between_planes() -> None:
     """The second of two ranks of a host has its adapter in another plane, without a path."""
     topology = {"kind": "pgft", "children": [4, 2], "parents": [1, 2], "planes": 2}
     pattern = {"kind": "training", "tensor": 2, "data": 8, "activation": "1 MiB"}
     pattern |= {"gradient": "1 MiB", "compute": "1 ms"}
-    job = {"pattern": pattern, "ranks_per_host": 2}
+    # Neighbours of the ring are on different leaves.
+    job = {"pattern": pattern, "ranks_per_host": 2, "hosts": "0,4,1,5,2,6,3,7"}
     ready = prepare(parse({"fabric": {"topology": topology}, "job": [job]}))
-    made, errors = make_candidates(ready, ("block", "round-robin", "rcm"), None, lambda *_: None)
+    methods = ("block", "round-robin", "rcm", "metis")
+    made, errors = make_candidates(ready, methods, None, lambda *_: None)
     src, dst, _ = ready.observed.program.traffic_matrix()
     half = ready.fabric.n_nodes // 2
     for node in made.values():
         host = ready.fabric.node_host[node]
         assert ((node[src] < half) == (node[dst] < half))[host[src] != host[dst]].all()
-    assert any("without a path between them" in str(error) for _, error in errors)
+        assert (host[::2] == host[1::2]).all()
+    assert errors == []
+
+    def crossings(node: np.ndarray) -> int:
+        leaf = ready.fabric.node_switch[node]
+        return int(
+            (leaf[src] != leaf[dst])[
+                ready.fabric.node_host[node[src]] != ready.fabric.node_host[node[dst]]
+            ].sum()
+        )
+
+    by_metis = next(node for variant, node in made.items() if variant.method == "metis")
+    assert crossings(by_metis) < crossings(ready.observed.node) / 2
 
 
 @pytest.mark.parametrize("placement", ["block", "round-robin", "round-robin-leaves", "random"])
