@@ -336,6 +336,8 @@ def late_groups(tables: Mapping[str, pl.DataFrame], run: Run, fabric: Fabric) ->
         run: A simulation of the same program.
         fabric: The fabric.
     """
+    if tables["collectives"].is_empty():
+        return []
     kind = ("operation", "sent_bytes", "size")
     instances = (
         tables["collectives"]

@@ -80,7 +80,8 @@ class Compared:
         return {"calls": 0.02 if varied[-1] == "fifo" else 0.0}
 
 
-def make_case(evidence: NetworkEvidence, measured: Any = None) -> HypothesisSpace:
+def make_case(evidence: NetworkEvidence, **tables: pl.DataFrame) -> HypothesisSpace:
+    measured: Any = SimpleNamespace(tables={"collectives": pl.DataFrame(), **tables})
     profile: Any = SimpleNamespace(count=np.full(10, 10.0))
     return HypothesisSpace(
         OtherJobs(), profile, lambda run: run, measured, evidence, lambda *_: None, 1
@@ -675,8 +676,8 @@ def test_times_judge_only_links_the_run_used() -> None:
     def recorded_on(
         names: list[str | None], stated: str = "all", crowded_ps: int = 0, **evidence: Any
     ) -> bool:
-        measured = SimpleNamespace(tables={"hosts": pl.DataFrame({"host": names})})
-        case = make_case(NetworkEvidence(**evidence), measured)
+        hosts = pl.DataFrame({"host": names})
+        case = make_case(NetworkEvidence(**evidence), hosts=hosts)
         fabric = SimpleNamespace(node_host=np.array([0, 0, 1, 1, 2]), host_name=("a", "b", "c"))
         section = SimpleNamespace(hosts=stated, placement_file=None)
         program = SimpleNamespace(recording=RecordedTimes(1, 1, crowded_ps))
