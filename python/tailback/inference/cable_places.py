@@ -104,3 +104,18 @@ def with_parallel_links(cables: Sequence[SlowLink], fabric: Fabric) -> list[Slow
             cable = min(link, int(fabric.link_reverse[link]))
             out.setdefault(cable, slow._replace(link=link))
     return list(out.values())
+
+
+def host_of_cable(cables: Sequence[SlowLink], fabric: Fabric) -> int:
+    """The node to which a single slow cable leads; -1 if there are several, or it leads to none.
+
+    Other jobs do not send over it, unless they run on that host or send to it.
+    """
+    ends = {_host_end(cable, fabric) for cable in cables}
+    return ends.pop() if len(cables) == 1 else -1
+
+
+def _host_end(cable: SlowLink, fabric: Fabric) -> int:
+    """The node at an end of a cable; -1 between switches."""
+    node = min(int(fabric.link_src[cable.link]), int(fabric.link_dst[cable.link]))
+    return node if node < fabric.n_nodes else -1

@@ -31,6 +31,7 @@ from tailback.inference.bus_bandwidth import bus_bandwidths
 from tailback.inference.cable_places import (
     as_busy,
     hides_places,
+    host_of_cable,
     place_is_open,
     slow_candidates,
     with_parallel_links,
@@ -139,7 +140,9 @@ def add_evidence(
     chosen = space.machines[best.machine].prepared
     statements.sources += _assumed(space, best, prepared)
     place_open = place_is_open(space, posterior, prepared)
-    candidates, anywhere = _slow_places(space, posterior, statements, place_open=place_open)
+    candidates, anywhere, at_host = _slow_places(
+        space, posterior, statements, place_open=place_open
+    )
     measurements = possible_measurements(
         space,
         chosen,
@@ -160,6 +163,7 @@ def add_evidence(
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
+        slow_at_host=at_host,
         ranks_missing=measured.measured.not_recorded or ranks_missing_of(prepared.scenario),
         suspect_links=suspects,
         measurements=MeasurementChoice(space, posterior, measurements),
@@ -322,18 +326,30 @@ def _change_over_time(space: HypothesisSpace, best: Hypothesis, run: Run) -> Cha
 
 def _slow_places(
     space: HypothesisSpace, posterior: Posterior, statements: _Statements, *, place_open: bool
-) -> tuple[list[SlowLink], str]:
-    """Cables of which one may be slow, and which others may be, in words."""
+) -> tuple[list[SlowLink], str, bool]:
+    """Cables of which one may be slow, which others may be, and whether it seems a host's.
+
+    The others are in words.
+    """
     fabric = next(iter(space.machines.values())).prepared.fabric
     candidates = slow_candidates(posterior, fabric, place_open=place_open)
     alike = as_busy(space, posterior, candidates) if space.places_hidden else []
     candidates = alike[:NAMED] if len(alike) > len(candidates) else candidates
     machine = space.machines[posterior.best.machine]
-    if space.evidence.counters is None and chosen_by_chance(machine.prepared):
-        named = candidates or [slow for slow in posterior.best.slow if slow not in machine.slow]
+    named = candidates or [slow for slow in posterior.best.slow if slow not in machine.slow]
+    anywhere = _slow_anywhere(posterior, len(alike), statements)
+    host = host_of_cable(named, fabric)
+    if space.evidence.counters is not None:
+        return candidates, anywhere, host >= 0
+    if host >= 0 and posterior.model.lossy:
+        # By times of calls alone, one between switches looks much like it.
+        leaf = fabric.vertex_name(fabric.n_nodes + int(fabric.node_switch[host]))
+        anywhere = anywhere or wording.slow_at_leaf(fabric.vertex_name(host), leaf)
+        candidates = named
+    elif chosen_by_chance(machine.prepared):
         parallel = with_parallel_links(named, fabric)
         candidates = parallel[:NAMED] if len(parallel) > len(named) else candidates
-    return candidates, _slow_anywhere(posterior, len(alike), statements)
+    return candidates, anywhere, host >= 0
 
 
 def _slow_anywhere(posterior: Posterior, alike: int, statements: _Statements) -> str:

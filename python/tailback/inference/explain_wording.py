@@ -253,6 +253,11 @@ def _slower(way: SlowerMachine) -> str:
     return f"all delays {way.delays:.2g} times as long"
 
 
+def slow_at_leaf(host: str, leaf: str) -> str:
+    """Which links may be slow if one of a host fits best."""
+    return f"a cable of {host}, or of its leaf switch {leaf} to others"
+
+
 def slower_machine(slowdowns: Sequence[SlowerMachine]) -> str:
     """What to check if the model agrees with a machine that is slower in these ways."""
     return (

@@ -18,6 +18,7 @@ from tailback.fabric.degraded import SlowLink
 from tailback.inference import cable_places, explain, further_costs, network_clues
 from tailback.inference import explain_wording as wording
 from tailback.inference.cable_places import (
+    host_of_cable,
     place_is_open,
     slow_candidates,
     with_parallel_links,
@@ -442,3 +443,6 @@ def test_parallel_links_may_be_slow_instead() -> None:
     cables = with_parallel_links([SlowLink(of_host, 5.0), SlowLink(up[1], 7.0)], fabric)
     assert [(cable.link, cable.gbps) for cable in cables[:2]] == [(of_host, 5.0), (up[1], 7.0)]
     assert {cable.link for cable in cables[1:]} == set(up)
+    assert host_of_cable([SlowLink(of_host, 5.0)], fabric) == 0
+    assert host_of_cable([SlowLink(up[1], 7.0)], fabric) == -1
+    assert host_of_cable([SlowLink(of_host, 5.0), SlowLink(up[1], 7.0)], fabric) == -1
