@@ -50,6 +50,7 @@ from tailback.inference.measured_cables import (
     MessagePaths,
     carrying_cables,
     equally_busy,
+    late_groups,
     late_sends,
 )
 from tailback.inference.network_clues import (
@@ -370,6 +371,13 @@ class HypothesisSpace:
         name = next(iter(self.machines))
         run = self.alone(name, None, with_others=False)
         return equally_busy(run, self.machines[name].prepared.fabric)
+
+    @cached_property
+    def late_groups(self) -> list[int]:
+        """Cables of groups whose collectives are late, as :func:`.late_groups` returns them."""
+        name = next(iter(self.machines))
+        run = self.alone(name, None, with_others=False)
+        return late_groups(self.measured.tables, run, self.machines[name].prepared.fabric)
 
     @cached_property
     def suspected_cables(self) -> tuple[int, ...]:

@@ -66,7 +66,6 @@ from tailback.inference.measured_cables import (
     MessagePaths,
     busy_cables_ps,
     cable_suspects,
-    late_groups,
     links_in_series,
     parallel_links,
     stall_clues,
@@ -511,8 +510,7 @@ class ExplanationSearch:
             clues = replace(clues, avoided=())  # Static routes avoid nothing.
         paths = MessagePaths(fabric, forwarded_links(machine.prepared.scenario, fabric))
         faulty = self.space.suspected_cables
-        late = late_groups(self.space.measured.tables, run, fabric)
-        sends = self.space.compare.sends
+        sends, late = self.space.compare.sends, self.space.late_groups
         suspects = cable_suspects(sends, run, clues, paths, budget, faulty, late)
         if among:
             suspects = list(dict.fromkeys([*suspects[:n_likeliest], *among]))
