@@ -8,10 +8,10 @@ from tailback.traffic.nccl.joining import common_order, join_calls
 from tailback.traffic.nccl.rank_calls import RankCall
 
 
-def _send(src: int, dst: int, begin_us: int) -> RankCall:
-    """One side of a message that takes 100 µs."""
+def _send(src: int, dst: int, begin_us: int, took_us: int = 100) -> RankCall:
+    """One side of a message."""
     key: Hashable = (src, dst)
-    times = {"start_ns": begin_us * 1000, "end_ns": (begin_us + 100) * 1000}
+    times = {"start_ns": begin_us * 1000, "end_ns": (begin_us + took_us) * 1000}
     return RankCall(key, "SendRecv", (src, dst), 4096 + src, "pp", root=0, peer=1, **times)
 
 
@@ -43,6 +43,13 @@ def test_concurrent_sends_of_a_ring_are_one_exchange() -> None:
 def test_sends_one_after_another_stay_apart() -> None:
     calls = [[_send(0, 1, 0), _send(1, 0, 100)], [_send(0, 1, 0), _send(1, 0, 100)]]
     collectives, _ = join_calls(calls, [0, 0], [])
+    assert [each.call for each in collectives] == ["SendRecv", "SendRecv"]
+
+
+def test_short_send_beside_long_wait_stays_apart() -> None:
+    """Rank 1 sends while it waits for rank 0, which is late."""
+    calls = [[_send(0, 1, 90, 10)], [_send(0, 1, 0), _send(1, 2, 60, 10)], [_send(1, 2, 60, 10)]]
+    collectives, _ = join_calls(calls, [0, 0, 0], [])
     assert [each.call for each in collectives] == ["SendRecv", "SendRecv"]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from tailback.traffic.nccl.rank_calls import RankCall, complete_sides
 
 _OVERLAP = 0.5
-"""Part of the shorter of two calls that runs beside the longer one in a group: of calls that only
-touch, the accelerator runs one after another."""
+"""Part of the time of two calls in which both run, if they are of one group: its kernel runs all of
+them. A call that waits long beside a shorter one was launched on its own."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ def _stretches(
     for place, call in enumerate(rank_calls):
         usable = call.call == "SendRecv" and call.end_ns > 0 and call.key in complete
         if usable and begin >= 0:
-            shorter = min(call.end_ns - call.start_ns, until - rank_calls[begin].start_ns)
-            if min(call.end_ns, until) - call.start_ns > _OVERLAP * max(shorter, 1):
+            time = max(call.end_ns, until) - rank_calls[begin].start_ns
+            if min(call.end_ns, until) - call.start_ns > _OVERLAP * time:
                 until = max(until, call.end_ns)
                 continue
         if begin >= 0:
