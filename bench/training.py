@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 
 from tailback.fabric import Fabric
 from tailback.fabric.degraded import degrade
-from tailback.inference.hypotheses import FAULT
 from tailback.placement import footprint, problem_for
 from tailback.run.run import Run
 from tailback.scenario.model import Degraded, FatTree, parse
@@ -607,12 +606,10 @@ def judge(truth: Truth, diagnosis: dict[str, Any]) -> dict[str, Any]:
     """Compare a verdict with the truth."""
     cause = str(diagnosis["cause"])
     expected = CAUSE[truth.kind]
-    saved = truth.elapsed_ps - truth.without_ps
-    # A cause that costs less than a fault is none: an order of hosts may do no harm.
-    sound = expected == "healthy" or saved < FAULT * truth.elapsed_ps
-    accepted = _ACCEPTED_AS_HEALTHY if sound else (expected,)
+    accepted = _ACCEPTED_AS_HEALTHY if expected == "healthy" else (expected,)
     costs = (diagnosis.get("explanation") or {}).get("costs", [])
     cost = next((cost for cost in costs if cost["cause"] == expected), None)
+    saved = truth.elapsed_ps - truth.without_ps
     row: dict[str, Any] = {
         "kind": truth.kind,
         "cause": cause,
