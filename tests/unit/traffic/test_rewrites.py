@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
@@ -333,6 +334,16 @@ def test_rotation_sends_every_rank_elsewhere_first() -> None:
         first.setdefault(int(rotated.program.op_rank[i]), int(rotated.program.peer[i]))
     assert first == {rank: (rank + 1) % 9 for rank in range(9)}
     assert elapsed_ps(rotated.program) < 0.6 * elapsed_ps(program)
+
+
+def test_mirrored_order_needs_memory_by_message() -> None:
+    """Not by pairs of a rank and a stretch of sends, 64 billion in a step of 27,648 ranks."""
+    program = program_of({**STENCIL, "dims": [32, 32], "post": "all", "rounds": 20})
+    tracemalloc.start()
+    rewritten("mirrored-order", program)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1000 * len(program.kind)
 
 
 def relay(between: str) -> Program:
