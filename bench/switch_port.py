@@ -18,6 +18,8 @@ from pathlib import Path
 
 from _shared import put
 
+from measuring.records import note_read
+
 ROOT = Path(__file__).resolve().parents[1]
 RTL = ROOT / "hardware" / "rtl"
 PAGE = ROOT / "docs" / "measurements" / "speed.md"
@@ -92,6 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true", help=f"update {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()
+    note_read(RTL.glob("*.sv"))
     lines = ["| circuit | gates | depth | registers | delay, ns |", "|---|---:|---:|---:|---:|"]
     for name, module, sizes in DESIGNS:
         gates, depth, registers = count(module, sizes)

@@ -31,7 +31,7 @@ RECORDS: Final = ROOT / "measuring" / "tables.json"
 
 CODE: Final = ("studies", "bench", "measuring")
 DATA: Final = frozenset({".toml", ".csv", ".hosts", ".json", ".txt"})
-FOLDERS: Final = frozenset((name,) for name in (*CODE, "examples"))
+FOLDERS: Final = frozenset((name,) for name in (*CODE, "examples", "hardware"))
 """Folders of the repository in which inputs are, as first parts of paths."""
 WRITERS: Final = frozenset({"measuring/__init__.py", "measuring/records.py"})
 """What only writes tables, and changes none of their numbers."""
@@ -146,6 +146,7 @@ def digest_folder(folder: Path) -> str:
 
 
 _read: set[str] = set()
+_read_elsewhere: set[str] = set()
 
 
 def watch_reads() -> None:
@@ -158,6 +159,11 @@ def watch_reads() -> None:
     sys.addaudithook(note)
 
 
+def note_read(paths: Iterable[Path]) -> None:
+    """Note files of any kind that another program reads for this process."""
+    _read_elsewhere.update(map(str, paths))
+
+
 def _sources(paths: Iterable[str], root: Path) -> Iterator[Path]:
     for text in paths:
         with contextlib.suppress(OSError, ValueError):
@@ -167,8 +173,9 @@ def _sources(paths: Iterable[str], root: Path) -> Iterator[Path]:
 
 
 def _data_files(root: Path) -> set[Path]:
-    """Data that was read, and the files beside a scenario that it names."""
+    """Data that was read, here or elsewhere, and the files beside a scenario that it names."""
     files = {path for path in _sources(set(_read), root) if path.suffix in DATA and path.is_file()}
+    files |= set(_sources(_read_elsewhere, root))
     for path in [path for path in files if path.suffix == ".toml"]:
         for name in re.findall(r'"([^"\n]+\.\w+)"', path.read_text(encoding="utf-8")):
             files |= {named for named in (path.parent / name,) if named.is_file()}

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from studies.conformance.up_down import UpDown
 from tailback.fabric import Fabric
 
-HERE: Final = Path(__file__).resolve().parent
+HTSIM_LINKS: Final = Path(__file__).resolve().with_name("htsim_links.cpp")
+MERLIN_NETWORK: Final = HTSIM_LINKS.with_name("merlin_network.py")
 PACKET: Final = 2048
 BUFFER: Final = 64 * 1024
 RATE_GBPS: Final = 100
@@ -170,9 +171,7 @@ def merlin(
     }
     path, counters = folder / "merlin.json", folder / "merlin.csv"
     path.write_text(json.dumps(case), encoding="utf-8")
-    output, seconds = timed(
-        [str(program), str(HERE / "merlin_network.py"), "--", str(path), str(counters)]
-    )
+    output, seconds = timed([str(program), str(MERLIN_NETWORK), "--", str(path), str(counters)])
     arrivals = _merlin_arrivals(output, traffic)
     totals = _merlin_links(counters, fabric, shape)
     return Counted(arrivals, totals["send_bit_count"] // 8, totals["output_port_stalls"], seconds)

@@ -19,12 +19,15 @@ import numpy as np
 import polars as pl
 
 from measuring import cpu_seconds, put
+from measuring.records import note_read
 from studies.conformance import reference
 from studies.conformance.agreement import engine_links
 from studies.conformance.compare import PAGE, README
 from studies.conformance.peer_runs import (
     BUFFER,
     DELAY_PS,
+    HTSIM_LINKS,
+    MERLIN_NETWORK,
     PACKET,
     RATE_GBPS,
     SWITCH_PS,
@@ -298,6 +301,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     chosen = peers(arguments.htsim, arguments.sst)
+    note_read([HTSIM_LINKS, MERLIN_NETWORK])
     results = {"peers": compared(chosen, SMALL), "peer speeds": speeds(chosen, LARGE)}
     settings = {}
     if arguments.htsim is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from studies.published.index import Cell, CellNumber, Claim, Published, worded
+from studies.published.index import TOLERANCE, Cell, CellNumber, Claim, Published, worded
 
 SLIDES: Final = "birk_zdornov2009/slides improvement"
 
@@ -76,7 +76,7 @@ FIGURES: Final = (
                 "4|probe every 8 packets",
                 "",
                 "final after one probing",
-                (0, "below", 1.05),
+                (0, "below", 1 + TOLERANCE / 100),
                 column=6,
             ),
         ),

@@ -161,7 +161,8 @@ FIGURES: Final = (
             replace(
                 PROTECTED,
                 stated=(
-                    Claim(CellNumber(PROTECTED), "below", CellNumber(replace(PROTECTED, row=FREE))),
+                    Claim(CellNumber(PROTECTED), "below", 1.0),
+                    Claim(CellNumber(replace(PROTECTED, row=FREE)), "above", 0.0),
                 ),
             ),
         ),

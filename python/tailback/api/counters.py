@@ -29,6 +29,7 @@ from tailback.port_counters.analysis.passes import LOCAL_ENGINE, Engine
 from tailback.port_counters.analysis.port_inventory import PortInventory
 from tailback.port_counters.analysis.sources import CounterSource, load
 from tailback.port_counters.analysis.survey import AnalysisOptions, analyse, recent, stated_peers
+from tailback.port_counters.analysis.traffic_levels import traffic_levels
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.findings import port_verdict
 from tailback.port_counters.findings.port_verdict import PortVerdict
@@ -53,6 +54,8 @@ class CountersResult:
         jobs: What jobs lost to stalls and which job held them up; None without a job list.
         course: How long each port stalled in each bin of time, rows of ``stall_course``; None
             unless asked for.
+        levels: Rates of hosts and ports that shares of the time exceed, rows of
+            ``traffic_levels``; None unless asked for.
     """
 
     verdict: Verdict
@@ -61,6 +64,7 @@ class CountersResult:
     queues: PortVerdict | None = None
     jobs: JobHarm | None = None
     course: pl.DataFrame | None = None
+    levels: pl.DataFrame | None = None
 
     def __repr__(self) -> str:
         ports = counted(self.frame.height, "port")
@@ -69,7 +73,8 @@ class CountersResult:
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
         """Tables by name (docs/how-to/counters.md)."""
-        of_jobs = {} if self.course is None else {"stall_course": self.course}
+        asked_for = {"stall_course": self.course, "traffic_levels": self.levels}
+        of_jobs = {name: frame for name, frame in asked_for.items() if frame is not None}
         if self.jobs is not None:
             of_jobs |= {"job_stalls": self.jobs.jobs, "job_pairs": self.jobs.pairs}
             of_jobs |= {"job_runs": self.jobs.runs}
@@ -179,6 +184,7 @@ def counters(
     forwarding: str | Path | None = None,
     cluster: str | None = None,
     course: bool = False,
+    levels: bool = False,
 ) -> CountersResult:
     """Find out where ports stall, from counters alone.
 
@@ -200,6 +206,7 @@ def counters(
         forwarding: Output of ``dump_lfts``: only jobs whose routes share links are compared.
         cluster: Address of a Dask scheduler that processes an archive.
         course: Also find how long each port stalled in each bin of time, as a page needs it.
+        levels: Also find how much hosts and ports sent, and how often it was more.
 
     Raises:
         TailbackError: A file cannot be read, or contains impossible values.
@@ -231,12 +238,29 @@ def counters(
         harm = None
         if jobs is not None:
             harm = _job_harm(source, inventory, options, Path(jobs), tables, engine)
-        over_time = None
+        over_time = exceeded = None
         if course:
             archive = recent(source.intervals(inventory, tick_ns)[0], last_ns)
             bins = bins_of(judged.ports)
             over_time = stall_course(archive, judged.start_ns, judged.end_ns, engine, bins)
-    return CountersResult(judged, source, inventory, queues, harm, over_time)
+        if levels:
+            archive = recent(source.intervals(inventory, tick_ns)[0], last_ns)
+            hosts = _hosts(source, inventory)
+            exceeded = traffic_levels(archive, judged.ports, *hosts, engine)
+    return CountersResult(judged, source, inventory, queues, harm, over_time, exceeded)
+
+
+def _hosts(
+    source: CounterSource, inventory: PortInventory
+) -> tuple[dict[str, str], dict[tuple[str, int], str]]:
+    """Host of each adapter by its name, and of each switch port that leads to one."""
+    host_of = dict(inventory.hosts)
+    if not host_of:
+        adapters = source.fabric_ports.filter(~pl.col("switch"))["node_name"].unique()
+        host_of = {str(name): str(name).split(" ")[0] for name in adapters}
+    peers = inventory.peers() or stated_peers(source.fabric_ports)
+    far = {place: name.rpartition("[")[0] for place, name in peers.items()}
+    return host_of, {place: host_of[name] for place, name in far.items() if name in host_of}
 
 
 def _job_harm(
@@ -248,13 +272,7 @@ def _job_harm(
     engine: Engine,
 ) -> JobHarm:
     """What the jobs of a list lost to stalls, and which jobs held them up."""
-    host_of = dict(inventory.hosts)
-    if not host_of:
-        adapters = source.fabric_ports.filter(~pl.col("switch"))["node_name"].unique()
-        host_of = {str(name): str(name).split(" ")[0] for name in adapters}
-    peers = inventory.peers() or stated_peers(source.fabric_ports)
-    far = {place: name.rpartition("[")[0] for place, name in peers.items()}
-    receivers = {place: host_of[name] for place, name in far.items() if name in host_of}
+    host_of, receivers = _hosts(source, inventory)
     archive = recent(source.intervals(inventory, options.tick_ns)[0], options.last_ns)
     course = host_course(archive, host_of, receivers, engine) if host_of else None
     if course is None:

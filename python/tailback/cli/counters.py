@@ -163,6 +163,7 @@ def counters(
         forwarding=forwarding,
         cluster=cluster,
         course=page is not None,
+        levels=out is not None,
     )
     if page is not None:
         analysis.write_page(page)

@@ -12,7 +12,7 @@ from measuring import records
 from measuring.records import MARK, ROOT, Record, digest_python, read_records, recorded_tables
 from studies import __main__ as command
 
-PAGES = (*sorted(ROOT.glob("studies/*/README.md")), ROOT / "docs/measurements/simulators.md")
+PAGES = (*sorted(ROOT.glob("studies/*/README.md")), *sorted(ROOT.glob("docs/**/*.md")))
 
 
 def written_part(page: Path, name: str) -> str:

@@ -66,6 +66,21 @@ class LdmsPort:
     events: list[tuple[int, str]] = field(default_factory=list)
 
 
+ADAPTER: Final = "adapter"
+FILES: Final = "files"
+"""What a Cray node counts of itself, beside its router: its adapter, and its reads and writes."""
+
+_NODE: Final = {
+    "RDMA_tx_bytes": (ADAPTER, "data_bytes"),
+    "SMSG_tx_bytes": (ADAPTER, "data_bytes"),
+    "RDMA_rx_bytes": (ADAPTER, "received_bytes"),
+    "SMSG_rx_bytes": (ADAPTER, "received_bytes"),
+    "write_bytes": (FILES, "data_bytes"),
+    "read_bytes": (FILES, "received_bytes"),
+}
+"""Columns of a node; those of a file system end in its name, like ``read_bytes#stats.snx11001``."""
+
+
 @dataclass
 class LdmsLayout:
     """Content of a file's header.
@@ -143,8 +158,10 @@ def parse_header(names: list[str]) -> LdmsLayout | None:
     """
     place: dict[str, int] = {}
     ports: dict[tuple[str, int | None], LdmsPort] = {}
+    of_node: dict[str, LdmsPort] = {}
     unknown: list[str] = []
     families: set[Family] = set()
+    cray = any(_GEMINI.match(name) or _ARIES.match(name) for name in names)
     for index, full in enumerate(names):
         matched = _UNIT.fullmatch(full)
         name = matched["name"] if matched else full
@@ -152,6 +169,10 @@ def parse_header(names: list[str]) -> LdmsLayout | None:
             place[_PLACE[name]] = index
         elif (family := _port_column(name, index, ports)) is not None:
             families.add(family)
+        elif cray and (meaning := _NODE.get(name.partition("#")[0])) is not None:
+            part, target = meaning
+            port = of_node.setdefault(part, LdmsPort(0, device=part))
+            port.cumulative.append(Value(index, target))
         else:
             unknown.append(full)
     if len(families) != 1 or "time" not in place:
@@ -161,7 +182,7 @@ def parse_header(names: list[str]) -> LdmsLayout | None:
         (port,) = ports.values()
         port.events = [(names.index(name), name) for name in unknown if meaning_of(name)]
         unknown = [name for name in unknown if not meaning_of(name)]
-    return LdmsLayout(families.pop(), place, list(ports.values()), unknown)
+    return LdmsLayout(families.pop(), place, [*ports.values(), *of_node.values()], unknown)
 
 
 def _port_column(

@@ -14,8 +14,11 @@ from typing import Final
 import polars as pl
 
 from tailback.io.input_files import content, head_bytes, is_input_file, opened
+from tailback.port_counters.analysis.classes import CLASSES
 from tailback.port_counters.findings import port_events
 from tailback.port_counters.readers.ldms_columns import (
+    ADAPTER,
+    FILES,
     GEMINI_GBPS,
     GEMINI_TILES,
     LANES_A_TILE,
@@ -34,6 +37,10 @@ from tailback.port_counters.schema import INTERVALS, LID_NAME, READINGS, Counter
 
 _HEADER_LIMIT: Final = 4 << 20
 _SECOND_NS: Final = 1_000_000_000
+
+
+_OF_NODE: Final = {ADAPTER: "Host", FILES: "Files"}
+"""Class of what a Cray node counts of itself, as the device is named."""
 
 
 HAS_TIME_STAMPS = True
@@ -104,30 +111,31 @@ def read(path: Path, *, time_ns: int | None = None, interval_s: float = 60.0) ->
     base = _place(text, layout, time_ns or 0)
     if base.is_empty():
         out.notes.append(f"{path.name}: no row under its header")
-    raw = any(port.cumulative for port in layout.ports)
+    raw = any(port.cumulative for port in layout.ports if port.device not in _OF_NODE)
     rows = {}
     for adapter in dict.fromkeys(port.device for port in layout.ports):
         rows[adapter], devices = identified(_of_adapter(base, adapter), _labels(layout))
         out.devices |= devices
-    parts = [
+    readings = [
         frame
         for port in layout.ports
-        if (
-            frame := _readings(rows[port.device], port, layout)
-            if raw
-            else _intervals(rows[port.device], port, interval_s)
-        )
-        is not None
+        if (raw or port.device in _OF_NODE)
+        and (frame := _readings(rows[port.device], port, layout)) is not None
+    ]
+    intervals = [
+        frame
+        for port in layout.ports
+        if not raw and (frame := _intervals(rows[port.device], port, interval_s)) is not None
     ]
     out.events = pl.concat(
         [out.events, *(_events(rows[port.device], port) for port in layout.ports)]
     )
-    if raw:
-        out.readings = pl.concat([out.readings, *parts])
-        if any(port.derived for port in layout.ports):
-            out.notes.append("percentages were left out: they are computed anew from the counters")
-    else:
-        out.intervals = pl.concat([out.intervals, *parts])
+    out.readings = pl.concat([out.readings, *readings])
+    out.intervals = pl.concat([out.intervals, *intervals])
+    if raw and any(port.derived for port in layout.ports):
+        out.notes.append("percentages were left out: they are computed anew from the counters")
+    if any(port.device in _OF_NODE for port in layout.ports):
+        out.classes = pl.concat([_classes(rows[port.device], port) for port in layout.ports])
     if {"x", "y", "z"} <= set(layout.place):
         out.coordinates = base.select("node_name", "x", "y", "z").unique(maintain_order=True)
     if layout.family == "gemini":
@@ -271,11 +279,12 @@ def _place(text: pl.DataFrame, layout: LdmsLayout, offset_ns: int) -> pl.DataFra
     names = [pl.col(at[role]) for role in ("node_name", "producer") if role in at]
     if "lid" in at:
         names.append(pl.format(LID_NAME, pl.col(at["lid"])))
+    if "component" in at:
+        names.append(pl.format("component {}", pl.col(at["component"])))
+    own_name = pl.coalesce([*names, pl.lit("")])
     if coordinates is not None:
         # Two nodes share a Gemini router, and the links are those of the router.
         names.insert(0, coordinates)
-    if "component" in at:
-        names.append(pl.format("component {}", pl.col(at["component"])))
     turnaround = (
         (pl.col(at["turnaround"]).clip(0, 1e6) * _SECOND_NS).cast(pl.UInt64)
         if "turnaround" in at
@@ -286,6 +295,7 @@ def _place(text: pl.DataFrame, layout: LdmsLayout, offset_ns: int) -> pl.DataFra
     return usable.with_columns(
         (time + offset_ns).alias("time_ns"),
         pl.coalesce([*names, pl.lit("")]).alias("node_name"),
+        own_name.alias("own_name"),
         turnaround.alias("turnaround_ns"),
         *extra,
         (pl.col(at["port"]) if "port" in at else pl.lit(0)).alias("own_port"),
@@ -306,7 +316,10 @@ def _readings(base: pl.DataFrame, port: LdmsPort, layout: LdmsLayout) -> pl.Data
     }
     for value in port.cumulative:
         worth = int(value.scale)
-        columns[value.target] = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
+        number = pl.col(f"c{value.index}").clip(upper_bound=U64_MAX // worth) * worth
+        # A node sends by RDMA and in short messages, and has several file systems.
+        earlier = columns.get(value.target)
+        columns[value.target] = number if earlier is None else earlier + number
     if port.direction is not None:
         columns |= _gemini_link(port.direction[0], columns.get("lanes", pl.lit(None, pl.UInt64)))
     frame = base.select(expression.alias(column) for column, expression in columns.items())
@@ -326,7 +339,19 @@ def _of_adapter(base: pl.DataFrame, adapter: str) -> pl.DataFrame:
     """The rows with the names of one adapter of each node."""
     if not adapter:
         return base
-    return base.with_columns(node_name=pl.concat_str("node_name", pl.lit(" " + adapter)))
+    name = "own_name" if adapter in _OF_NODE else "node_name"
+    return base.with_columns(node_name=pl.concat_str(name, pl.lit(" " + adapter)))
+
+
+def _classes(base: pl.DataFrame, port: LdmsPort) -> pl.DataFrame:
+    """The class of a port: its direction, or what a node counts of itself."""
+    kind = {
+        "category": pl.lit(_OF_NODE.get(port.device, "Port")),
+        "port_type": pl.lit(port.direction or "any"),
+        "link": pl.lit(None),
+    }
+    stated = base.select(**_port(port), **kind).unique(maintain_order=True)
+    return stated.select(pl.col(name).cast(dtype) for name, dtype in CLASSES.items())
 
 
 def _labels(layout: LdmsLayout) -> dict[str, str]:
