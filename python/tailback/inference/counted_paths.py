@@ -373,7 +373,7 @@ class _Fit:
         sent, pad = self.bytes.tolist(), len(lacking) - 1
         paths = [tuple(link for link in row if link != pad) for row in self.links.tolist()]
         weight = OTHERS_EVEN if self.others >= OTHERS else 1.0
-        usual = (self.others * self.counted).tolist()
+        usual: list[float] = (self.others * self.counted).tolist()
         # Small flows matter little, and descend to their best paths in the end.
         large = self.bytes[chosen[open_flows]]
         steps = min(STEPS_OF_FLOW * n_flows, MOST_STEPS)
