@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+import tailback as tb
 from tailback.report import FigureData, write_report
 from tailback.report.attribution import attribute, by_call_site
 from tailback.report.scales import KIND_COLOURS
 from tests.factories import webdriver
 from tests.factories.measured_verdict import PARTS, as_measured
 from tests.factories.report_data import make_diagnosis, make_run
+from tests.factories.repository import ROOT
 
 pytestmark = webdriver.needed()
 
@@ -156,3 +158,22 @@ def test_the_network_is_on_the_first_screen(browser: webdriver.Browser, plain: P
         browser.settle()
         answer, network = browser.run(boxes)
         assert network["top"] >= answer["bottom"] and network["right"] <= 500
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of ``make demo``."""
+    folder = tmp_path_factory.mktemp("demo") / "report"
+    tb.diagnose(ROOT / "examples" / "lab" / "placement" / "before").write(folder)
+    return folder / "report.html"
+
+
+def test_the_demo_is_short_and_in_six_sections(browser: webdriver.Browser, demo: Path) -> None:
+    with browser.wide(1280):
+        browser.open(demo)
+        browser.settle()
+        tall, sections = browser.run(
+            "return [document.documentElement.scrollHeight,"
+            " document.querySelectorAll('main > section').length]"
+        )
+    assert tall <= 5000 and sections <= 6

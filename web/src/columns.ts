@@ -9,7 +9,7 @@ import { fitted, INK, MUTED, textWidth, wrapped } from "./renderer";
 
 const LEFT = 52;
 const RIGHT = 8;
-const TALL = 120;
+const TALL = 104;
 const LINE = 16;
 /** Extent of an axis below which all values count as 0: shares in per cent, or links. */
 const SMALLEST = 1e-3;

@@ -23,7 +23,7 @@ export class Points extends ItemPlot {
   }
 
   private side(width: number): number {
-    return Math.min(width - LEFT - RIGHT, 164);
+    return Math.min(width - LEFT - RIGHT, 148);
   }
 
   height(width: number): number {

@@ -14,8 +14,8 @@ export interface Drawing {
 const IDLE_MS = 45;
 /** Plots this close to the window count as visible. */
 const MARGIN = "200px";
-/** Printable width of A4 in CSS pixels, and pixels drawn for each of them. */
-const PAPER = { width: 660, density: 2 };
+/** Printable width of A4 in CSS pixels, that of one of two columns, and pixels drawn for each. */
+const PAPER = { width: 660, column: 310, density: 2 };
 
 /**
  * Throttling during a drag: a plot that takes at least ``ms`` to draw is redrawn only after
@@ -111,7 +111,8 @@ export class Surface {
   /** Draw at once at the width of paper: printing does not wait for the next frame. */
   forPaper(): void {
     this.stale = true;
-    this.paint(PAPER.width, PAPER.density);
+    const inColumns = this.canvas.closest(".thirds") !== null;
+    this.paint(inColumns ? PAPER.column : PAPER.width, PAPER.density);
   }
 
   svg(): string {

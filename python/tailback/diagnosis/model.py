@@ -106,7 +106,7 @@ class LinkEvidence(FrozenModel):
     """One link that supports a finding.
 
     Attributes:
-        link: Number of the link in table ``links``.
+        link: Number of the link in table ``links``; its number in a file of the fabric may differ.
         name: ``source[port] → destination[port]``.
         tier: Tier of the cable (0 = host link).
         direction: up, down or flat.

@@ -330,9 +330,6 @@ def _agreement(
     by_port: Ports, elapsed_ps: int, span: tuple[int, int, float]
 ) -> tuple[Floats, Floats]:
     """Candidates for time 0 of the trace, and their correlation of counters and messages."""
-    # Deferred: scipy.signal takes a second to load, and traces with UTC times do not need it.
-    from scipy.signal import fftconvolve
-
     first, last, step = span
     count = max(int((last - first) / step), 2)
     grid = np.asarray(first + step * np.arange(count + 1), np.float64)
@@ -346,11 +343,24 @@ def _agreement(
             continue
         # Relative to the mean: a port that is always busy carries no timing information.
         expected = expected / np.sqrt((expected**2).sum())
-        score += fftconvolve(
-            (counted - counted.mean()) / counted.std(), expected[::-1], mode="full"
-        )
+        score += _convolved((counted - counted.mean()) / counted.std(), expected[::-1])
     zeros = first + (np.arange(len(score)) - (job_steps - 1)) * step
     return np.asarray(zeros, np.float64), np.asarray(np.maximum(score, 0.0), np.float64)
+
+
+def _convolved(first: Floats, second: Floats) -> Floats:
+    """Full convolution of two series by Fourier transforms.
+
+    That of scipy.signal is the same, and takes a second to load.
+    """
+    from scipy import fft  # Traces with UTC times do not need it.
+
+    if min(len(first), len(second)) == 1:
+        return first * second
+    length = len(first) + len(second) - 1
+    size = fft.next_fast_len(length, real=True)
+    product = fft.rfft(first, size) * fft.rfft(second, size)
+    return np.asarray(fft.irfft(product, size)[:length], np.float64)
 
 
 def _by_port(rows: pl.DataFrame, fabric: Fabric, sent: Sent) -> Ports:

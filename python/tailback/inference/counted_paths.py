@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import polars as pl
@@ -370,9 +370,10 @@ class _Fit:
         if not len(open_flows):
             return np.asarray(chosen, np.int64)
         options, lacking = chosen.tolist(), self._lacking(chosen).tolist()
-        links, sent = self.links.tolist(), self.bytes.tolist()
+        sent, pad = self.bytes.tolist(), len(lacking) - 1
+        paths = [tuple(link for link in row if link != pad) for row in self.links.tolist()]
         weight = OTHERS_EVEN if self.others >= OTHERS else 1.0
-        usual = (self.others * self.counted).tolist()
+        usual: list[float] = (self.others * self.counted).tolist()
         # Small flows matter little, and descend to their best paths in the end.
         large = self.bytes[chosen[open_flows]]
         steps = min(STEPS_OF_FLOW * n_flows, MOST_STEPS)
@@ -383,25 +384,30 @@ class _Fit:
         cold = max(hot * COLD / HOT, min(2.0 * error**2, hot))
         bars = -np.log(rng.random(steps)) * np.geomspace(hot, cold, steps)
 
-        def loss(link: int, left: float) -> float:
-            return float(min(left, 0.0) ** 2 + weight * (left - usual[link]) ** 2)
+        def loss(link: int, lacks: float) -> float:
+            apart = lacks - usual[link]
+            return (lacks * lacks if lacks < 0.0 else 0.0) + weight * (apart * apart)
 
-        pad = len(lacking) - 1
-        for flow, option, bar in zip(flows.tolist(), others, bars.tolist(), strict=True):
-            size, change = sent[option], dict[int, float]()
-            for link in links[options[flow]]:
-                change[link] = change.get(link, 0.0) + size
-            for link in links[option]:
-                change[link] = change.get(link, 0.0) - size
-            change.pop(pad, None)
-            grows = sum(
-                loss(link, lacking[link] + by) - loss(link, lacking[link])
-                for link, by in change.items()
+        @cache
+        def differing(now: int, other: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+            """Links on the path of only one of two options."""
+            before, after = paths[now], paths[other]
+            return (
+                tuple(link for link in before if link not in after),
+                tuple(link for link in after if link not in before),
             )
-            if grows < bar:
+
+        losses = [loss(link, lacks) for link, lacks in enumerate(lacking)]
+        for flow, option, bar in zip(flows.tolist(), others, bars.tolist(), strict=True):
+            if option == options[flow]:
+                continue
+            size, (left, entered) = sent[option], differing(options[flow], option)
+            changed = [(link, lacking[link] + size) for link in left]
+            changed += [(link, lacking[link] - size) for link in entered]
+            if sum([loss(link, lacks) - losses[link] for link, lacks in changed]) < bar:
                 options[flow] = option
-                for link, by in change.items():
-                    lacking[link] += by
+                for link, lacks in changed:
+                    lacking[link], losses[link] = lacks, loss(link, lacks)
         return self.descend(np.array(options, np.int64), rng)
 
     def descend(self, start: Ints, rng: np.random.Generator) -> Ints:

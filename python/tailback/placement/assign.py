@@ -20,13 +20,17 @@ Placement: TypeAlias = Callable[[PlacementProblem, Options], NDArray[np.int64]]
 PLACEMENTS: Registry[Placement] = Registry("placement", "how ranks are put on nodes")
 
 
-def require_slots(n_ranks: int, n_slots: int, n_hosts: int) -> None:
-    """Raise PlacementError if the chosen hosts have too few slots."""
+def require_slots(n_ranks: int, n_slots: int, n_hosts: int, *, recorded: bool = False) -> None:
+    """Raise PlacementError if the chosen hosts have too few slots.
+
+    ``recorded``: whether the ranks are of a trace, so that a file may tell where they ran.
+    """
     if n_ranks > n_slots:
         fitting = option("ranks_per_host", -(-n_ranks // max(n_hosts, 1)))
+        where = f"tell where the ranks ran ({option('rankfile')}), " if recorded else ""
         raise PlacementError(
             f"job has {n_ranks} ranks, the chosen hosts hold {n_slots} slots",
-            remedy=f"add {fitting}, or choose more than these {counted(n_hosts, 'host')} "
+            remedy=f"{where}add {fitting}, or choose more than these {counted(n_hosts, 'host')} "
             f"({option('hosts')})",
         )
 

@@ -66,7 +66,7 @@ TABLES = {
         Table.of(
             "links",
             "one directed link",
-            ("link", pl.UInt32, "number of the link"),
+            ("link", pl.UInt32, "number from 0; files may number otherwise"),
             ("src", pl.UInt32, "source vertex: nodes first, then switches"),
             ("dst", pl.UInt32, "destination vertex"),
             ("src_name", pl.String, "name of the source"),
@@ -301,7 +301,7 @@ DERIVED = {
         Table.of(
             "changes",
             "one directed link in two runs, over the whole runs or in one phase",
-            ("link", pl.UInt32, "number of the link"),
+            ("link", pl.UInt32, "as in table links"),
             ("name", pl.String, "source[port] → destination[port]"),
             ("tier", pl.Int32, "as in table links"),
             ("direction", pl.String, "up, down or flat"),

@@ -451,7 +451,8 @@ def _require_slots(
             f"{omitted.left_out}",
             remedy=f"add {fitting}, or name the hosts ({option('hosts')})",
         )
-    require_slots(ranks, sum(slots), len(slots))
+    recorded = section.trace is not None and section.placement_file is None
+    require_slots(ranks, sum(slots), len(slots), recorded=recorded)
 
 
 def _stated_hosts(section: JobSection, fabric: Fabric) -> tuple[list[int], list[int]]:

@@ -34,6 +34,7 @@ NAMES_OF_ANOTHER_MACHINE = "rank 0=foo slot=0\nrank 1=bar slot=0\n"
         (["--hosts", "kin3"], ["there is no host 'kin3'", "'node001' to 'node128'"]),
         (["--hosts", "nope[1-4]"], ["there is no host 'nope1'", "'node001' to 'node128'"]),
         (["--hosts", "0-3"], ["128 ranks", "hold 4 slots", "add --ranks-per-host 32"]),
+        (["--hosts", "0-3"], ["tell where the ranks ran (--rankfile)"]),
         (["--jobs", "zeros"], ["zeros: is not text", "tailback list job-list"]),
         (["--rankfile", "zeros"], ["zeros: is not text", "tailback list rank-map"]),
         (["--fabric", "zeros"], ["zeros: line 1: this is a binary file", "tailback list fabric"]),

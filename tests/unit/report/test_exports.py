@@ -84,6 +84,7 @@ def assert_slices_nest(trace: list[dict[str, Any]]) -> None:
         if event["ph"] == "X":
             tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     assert tracks
+    assert {process for process, _ in tracks}.isdisjoint(number for _, number in tracks)
     for slices in tracks.values():
         open_ends: list[float] = []
         for start, end in sorted(slices, key=lambda each: (each[0], -each[1])):
@@ -107,6 +108,17 @@ def test_a_measured_trace_has_calls_waits_and_arrows() -> None:
     start, end = (e for e in trace if e["ph"] in ("s", "f"))
     assert start["id"] == end["id"] and (start["tid"], end["tid"]) == (0, 1)
     assert start["ts"] == 10.0 and calls[2]["ts"] <= end["ts"] < 30.0
+
+
+def test_slices_begin_and_end_at_whole_nanoseconds() -> None:
+    """Perfetto rounds begin and duration, and drops a slice that outlasts the one around it."""
+    measured = dict(MEASURED)
+    shifted = pl.col("enter_ps", "leave_ps") + 600 * pl.col("call")
+    measured["calls"] = MEASURED["calls"].with_columns(shifted)
+    trace = events(Result(make_run(), make_diagnosis(make_run()), measured))
+    assert_slices_nest(trace)
+    times_ns = [1e3 * e[key] for e in trace if e["ph"] == "X" for key in ("ts", "dur")]
+    assert times_ns == pytest.approx([round(time) for time in times_ns], abs=1e-6)
 
 
 def test_congested_links_have_tracks_and_counters() -> None:

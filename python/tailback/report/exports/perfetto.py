@@ -17,8 +17,9 @@ from tailback.diagnosis.congestion_trees import CONGESTED_FRACTION
 from tailback.evidence.split import PART_NAMES
 from tailback.report.exports.model import EXPORTS, OURS, Exported, Result
 
-RANKS, LINKS, COUNTERS = 1, 2, 3
-"""Processes of the trace: ranks, spans of congestion by link, and counters of links."""
+RANKS, LINKS, COUNTERS = 10_000_001, 10_000_002, 10_000_003
+"""Processes of the trace: ranks, spans of congestion by link, and counters of links. Perfetto takes
+a thread with the number of a process for its main thread, wherever it is, and merges the two."""
 
 MAX_COUNTERS = 500
 """Links with counters, the most congested ones: each is a track."""
@@ -70,7 +71,16 @@ def _document(events: Iterator[Event]) -> Iterator[str]:
 
 
 def _us(ps: int) -> float:
-    return ps / 1e6
+    """Microseconds in whole nanoseconds, the unit of Perfetto."""
+    return ps // 1000 / 1e3
+
+
+def _span(start_ps: int, end_ps: int) -> Event:
+    """Begin and duration of a slice.
+
+    Perfetto rounds both, and drops a slice that then ends after the one around it.
+    """
+    return {"ts": _us(start_ps), "dur": (end_ps // 1000 - start_ps // 1000) / 1e3}
 
 
 def _process(number: int, name: str) -> Iterator[Event]:
@@ -115,8 +125,7 @@ def _measured_ranks(result: Result) -> Iterator[Event]:
             "tid": row["rank"],
             "cat": "call",
             "name": row["name"],
-            "ts": _us(row["enter_ps"] - origin),
-            "dur": _us(row["leave_ps"] - row["enter_ps"]),
+            **_span(row["enter_ps"] - origin, row["leave_ps"] - origin),
             "args": {name: value for name, value in details.items() if value not in (None, "")},
         }
     ends = tables["calls"].select("call", "enter_ps", "leave_ps")
@@ -132,8 +141,7 @@ def _measured_ranks(result: Result) -> Iterator[Event]:
             "tid": row["rank"],
             "cat": "wait",
             "name": PART_NAMES[row["kind"]],
-            "ts": _us(start - origin),
-            "dur": _us(end - start),
+            **_span(start - origin, end - origin),
             "args": {"waits for rank": row["partner"]},
         }
     done = pl.col("recv_done_ps").is_not_null() & pl.col("recv_done_call").is_not_null()
@@ -146,7 +154,7 @@ def _measured_ranks(result: Result) -> Iterator[Event]:
             "ph": "f",
             "bp": "e",
             "tid": row["dst_rank"],
-            "ts": _us(max(row["recv_done_ps"] - 1, row["send_enter_ps"]) - origin),
+            "ts": _us(max(row["recv_done_ps"] - 1000, row["send_enter_ps"]) - origin),
         }
         yield arrow | sent | {"args": {"bytes": row["size_bytes"]}}
         yield arrow | received
@@ -201,8 +209,7 @@ def _congested_spans(result: Result) -> Iterator[Event]:
             "tid": row["link"],
             "cat": "congestion",
             "name": "root" if row["link"] in roots else "congested",
-            "ts": _us(row["start_ps"]),
-            "dur": _us(row["end_ps"] - row["start_ps"]),
+            **_span(row["start_ps"], row["end_ps"]),
             "args": {"highest congested %": round(100 * row["congested"], 1)},
         }
 
