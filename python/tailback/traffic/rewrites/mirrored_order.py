@@ -28,13 +28,12 @@ def mirrored_order(program: Program, focus: Focus) -> Rewritten:
     messages = messages_of(program, focus)
     stretch = stretches(program)[messages.send]
     key = stretch * program.n_ranks + messages.dst
-    several = np.bincount(np.unique(key) // program.n_ranks) > 1
+    pairs, first, pair = np.unique(key, return_index=True, return_inverse=True)
+    several = np.bincount(pairs // program.n_ranks) > 1
     if not several.any():
         raise DoesNotApplyError("no rank posts sends to two others without a wait between them")
     # Within a pair the order of the messages stays.
-    first = np.full(int(key.max()) + 1, len(key), np.int64)
-    np.minimum.at(first, key, np.arange(len(key)))
-    turn = np.where(messages.src % 2 == 1, -first[key], first[key])
+    turn = np.where(messages.src % 2 == 1, -first[pair], first[pair])
     order = np.lexsort((messages.send, turn, stretch))
     return Rewritten(
         with_sends_moved(program, messages.send, messages.send[order]),
