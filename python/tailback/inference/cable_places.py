@@ -107,10 +107,7 @@ def with_parallel_links(cables: Sequence[SlowLink], fabric: Fabric) -> list[Slow
 
 
 def host_of_cable(cables: Sequence[SlowLink], fabric: Fabric) -> int:
-    """The node to which a single slow cable leads; -1 if there are several, or it leads to none.
-
-    Other jobs do not send over it, unless they run on that host or send to it.
-    """
+    """The node to which a single slow cable leads; -1 if there are several, or it leads to none."""
     ends = {_host_end(cable, fabric) for cable in cables}
     return ends.pop() if len(cables) == 1 else -1
 

@@ -61,7 +61,7 @@ without a fault."""
 ASSUMED = 0.6
 """The same for causes that rest on an untested assumption: those in the network if the hosts of the
 ranks are assumed, and slow links of a lossy network without counters, which could show other
-jobs. That these cross the cable of a host is unusual."""
+jobs."""
 
 COMPUTATION = ("imbalance", "noise")
 """Causes whose waits may conceal a fault of communication on other ranks: repaired alone, neither

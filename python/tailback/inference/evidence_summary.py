@@ -54,7 +54,6 @@ class EvidenceSummary:
         rests_on: Kinds of evidence for slow links and for other traffic.
         candidates: Links of which one is slow, if the evidence cannot determine which.
         place_open: The candidates need not contain the slow link, as the paths are unknown.
-        slow_at_host: The slow link that fits best is the only one, and a host's.
         slow_anywhere: Which links may be slow if even their number is large; empty if none is.
         assumed_hosts: Why the hosts of the ranks are an assumption, as a sentence; empty if they
             are known.
@@ -93,7 +92,6 @@ class EvidenceSummary:
     rests_on: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     place_open: bool = False
-    slow_at_host: bool = False
     slow_anywhere: str = ""
     assumed_hosts: str = ""
     ranks_missing: str = ""

@@ -140,9 +140,7 @@ def add_evidence(
     chosen = space.machines[best.machine].prepared
     statements.sources += _assumed(space, best, prepared)
     place_open = place_is_open(space, posterior, prepared)
-    candidates, anywhere, at_host = _slow_places(
-        space, posterior, statements, place_open=place_open
-    )
+    candidates, anywhere = _slow_places(space, posterior, statements, place_open=place_open)
     measurements = possible_measurements(
         space,
         chosen,
@@ -163,7 +161,6 @@ def add_evidence(
         slow_anywhere=anywhere,
         change=change,
         place_open=place_open,
-        slow_at_host=at_host,
         ranks_missing=measured.measured.not_recorded or ranks_missing_of(prepared.scenario),
         suspect_links=suspects,
         measurements=MeasurementChoice(space, posterior, measurements),
@@ -326,11 +323,8 @@ def _change_over_time(space: HypothesisSpace, best: Hypothesis, run: Run) -> Cha
 
 def _slow_places(
     space: HypothesisSpace, posterior: Posterior, statements: _Statements, *, place_open: bool
-) -> tuple[list[SlowLink], str, bool]:
-    """Cables of which one may be slow, which others may be, and whether it seems a host's.
-
-    The others are in words.
-    """
+) -> tuple[list[SlowLink], str]:
+    """Cables of which one may be slow, and which others may be, in words."""
     fabric = next(iter(space.machines.values())).prepared.fabric
     candidates = slow_candidates(posterior, fabric, place_open=place_open)
     alike = as_busy(space, posterior, candidates) if space.places_hidden else []
@@ -338,9 +332,9 @@ def _slow_places(
     machine = space.machines[posterior.best.machine]
     named = candidates or [slow for slow in posterior.best.slow if slow not in machine.slow]
     anywhere = _slow_anywhere(posterior, len(alike), statements)
-    host = host_of_cable(named, fabric)
     if space.evidence.counters is not None:
-        return candidates, anywhere, host >= 0
+        return candidates, anywhere
+    host = host_of_cable(named, fabric)
     if host >= 0 and posterior.model.lossy:
         # By times of calls alone, one between switches looks much like it.
         leaf = fabric.vertex_name(fabric.n_nodes + int(fabric.node_switch[host]))
@@ -349,7 +343,7 @@ def _slow_places(
     elif chosen_by_chance(machine.prepared):
         parallel = with_parallel_links(named, fabric)
         candidates = parallel[:NAMED] if len(parallel) > len(named) else candidates
-    return candidates, anywhere, host >= 0
+    return candidates, anywhere
 
 
 def _slow_anywhere(posterior: Posterior, alike: int, statements: _Statements) -> str:

@@ -52,7 +52,7 @@ from tailback.inference.decision import (
 from tailback.inference.decision import COMPUTATION as CONCEALING
 from tailback.inference.error_model import error_model
 from tailback.inference.evidence_summary import EvidenceSummary
-from tailback.inference.hypotheses import FAULT, LIKELY, UNUSUAL, log_unexplained
+from tailback.inference.hypotheses import FAULT, LIKELY, log_unexplained
 from tailback.inference.measured_costs import (
     MIN_TABLE_UNEVENNESS,
     USUAL_PATHS,
@@ -598,8 +598,7 @@ def _validity(summary: EvidenceSummary, further: FurtherCosts) -> dict[str, floa
     if summary.assumed_hosts:
         return {cause: ASSUMED for cause in ADVICE if cause not in NOT_OF_THE_NETWORK}
     shown = {"counters", "fabric"} & set(summary.rests_on.get("slow-link", ("counters",)))
-    trusted = 1.0 - UNUSUAL if summary.slow_at_host else ASSUMED
-    slow = {} if shown or not summary.lossy else {"slow-link": trusted}
+    slow = {} if shown or not summary.lossy else {"slow-link": ASSUMED}
     return slow | {"routing": further.paths_at_fault}
 
 

@@ -178,6 +178,8 @@ def test_captured_packets_belong_to_their_calls(
     left, right = fabric.node_name[0], fabric.node_name[2]
     hosts = HOSTS.replace("LEFT", f'"{left}"').replace("RIGHT", f'"{right}"')
     monkeypatch.setenv("LD_PRELOAD", str(library_to_preload(tmp_path, hosts)))
+    # On a busy core, MPICH may poll for its peer in MPI_Finalize without end. All is recorded then.
+    monkeypatch.setenv("MPIEXEC_TIMEOUT", "60")
     with captured_loopback() as frames:
         record(mpirun(program), tmp_path / "evidence", byte_ranges=True)
     contexts = tmp_path / "contexts"
