@@ -17,7 +17,8 @@ from tailback.port_counters.schema import exact_data
 from tailback.units import format_bytes
 
 _COVERED = 0.99
-"""Share of the job's time that the counters of a link must cover."""
+"""Share of the job's time that the counters of a link must cover: in the rest, messages may have
+crossed it uncounted."""
 
 
 def require_counted_messages(
@@ -70,7 +71,7 @@ def _contradiction(
     message = (
         f"the {who} of {name} {'sent' if leaves else 'received'} {format_bytes(own_bytes)} "
         f"{'to' if leaves else 'from'} {others}, but its ports counted "
-        f"{format_bytes(counted_bytes)} in all"
+        f"{format_bytes(counted_bytes)} in total"
     )
     if lacking:
         return f"{message}; {lacking} is not in the fabric", f"give its cable in {option('fabric')}"

@@ -255,7 +255,7 @@ def _slower(way: SlowerMachine) -> str:
 
 def slow_at_leaf(host: str, leaf: str) -> str:
     """Which links may be slow if one of a host fits best."""
-    return f"a cable of {host}, or of its leaf switch {leaf} to others"
+    return f"a cable of {host}, or one between its leaf switch {leaf} and other switches"
 
 
 def slower_machine(slowdowns: Sequence[SlowerMachine]) -> str:

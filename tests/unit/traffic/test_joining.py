@@ -63,7 +63,7 @@ def test_clocks_do_not_move_calls_before_others() -> None:
     assert order.index(1) < order.index(0)
 
 
-def test_only_calls_in_the_circle_are_moved() -> None:
+def test_only_calls_in_the_cycle_are_moved() -> None:
     # Call 2 follows both on all ranks, whatever a clock says of its end.
     order, moved = common_order([[0, 1, 2], [1, 0, 2]], [(0, 1)] * 3, [50, 40, 1])
     assert (order, moved) == ([1, 0, 2], 1)

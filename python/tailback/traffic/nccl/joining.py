@@ -84,13 +84,13 @@ def common_order(
     """An order of all collectives that is consistent with each rank's order, if there is one.
 
     Collectives for whose members nobody waits come first. Where ranks wait for each other in a
-    circle, the collective that the fewest others precede comes next: clocks of hosts differ by
+    cycle, the collective that the fewest others precede comes next: clocks of hosts differ by
     more than collectives take.
 
     Args:
         queues: Numbers of each rank's collectives, in order.
         members: Ranks of each collective.
-        end: Time by which collectives in a circle are ordered that equally many others precede.
+        end: Time by which collectives in a cycle are ordered that equally many others precede.
 
     Returns:
         The order, and the number of collectives that were moved.
@@ -114,7 +114,7 @@ def common_order(
     def preceding(k: int) -> tuple[int, int, int]:
         return sum(places[rank][k] - at[rank] for rank in members[k]), end[k], k
 
-    def circle(rank: int) -> list[int]:
+    def cycle(rank: int) -> list[int]:
         """Collectives that wait for one another, from the one for which a rank waits."""
         heads = dict[int, None]()
         head = queues[rank][at[rank]]
@@ -135,7 +135,7 @@ def common_order(
         else:
             while at[first] == len(queues[first]):
                 first += 1
-            pick = min(circle(first), key=preceding)
+            pick = min(cycle(first), key=preceding)
             moved += 1
         done[pick] = True
         order.append(pick)
