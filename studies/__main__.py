@@ -18,6 +18,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -167,6 +168,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="commands at a time")
     arguments = parser.parse_args()
     if arguments.action == "list":
+        # Who reads the list through `head` closes the pipe early.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         print_state(read_records())
         return 0
     if arguments.action == "mark":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,17 @@ def test_another_command_takes_a_table_over(page: Path) -> None:
     record = made(page)
     other = Record("python b.py", "", 1.0, {"README.md#sums": "0"}, {}, {})
     assert records.with_record({record.command: record}, other).keys() == {"python b.py"}
+
+
+def test_list_ends_quietly_when_its_reader_leaves() -> None:
+    program = "from studies import __main__ as m; m.read_records = dict; m.main()"
+    pipe = subprocess.PIPE
+    words = [sys.executable, "-uc", program]
+    with subprocess.Popen(words, cwd=ROOT, stdout=pipe, stderr=pipe) as listing:
+        assert listing.stdout is not None and listing.stderr is not None
+        listing.stdout.readline()
+        listing.stdout.close()
+        assert listing.stderr.read() == b""
 
 
 def test_differing_lines_leave_out_processor_time(
