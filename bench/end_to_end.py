@@ -1,4 +1,4 @@
-"""CPU time and memory of whole diagnoses: ``python bench/end_to_end.py [--case NAME]... [--json]``.
+"""CPU time and memory of whole diagnoses: ``python bench/end_to_end.py [--case NAME] [--write]``.
 
 Cases ``measured-RANKS`` are measured runs with a hidden slow cable (``measured_case``). With
 ``--budget "60 s"`` they keep to a time budget; the output then says what that left out.
@@ -7,7 +7,7 @@ Each case is ``tailback diagnose --profile`` in a separate process, from the sta
 interpreter to the written report. Prints user CPU seconds, wall-clock seconds, peak memory and the
 command's own table of stages. Compiled Python files are kept between cases, as an installed package
 has them; the first, uncounted start makes them. The engine has one thread: more take less time and
-more processor time.
+more processor time. ``--write`` puts every case that has a target into its page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _shared import machine
+from _shared import machine, put
 from measured_case import GRIDS, options_of
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +36,16 @@ MEASURED = {f"measured-{ranks}": ranks for ranks in GRIDS}
 """Number of ranks of each measured run."""
 
 DEFAULT = ("demo", "stencil2d")
+PAGE = ROOT / "docs" / "measurements" / "speed.md"
+TARGETS = {
+    "demo": ("`examples/demo`, 128 ranks", 3),
+    "stencil2d": ("`examples/stencil2d`, 4,608 ranks", 10),
+    "minighost": ("`examples/minighost`, 27,648 ranks", 60),
+    "stencil-65536": ("stencil on 65,536 hosts", 120),
+    "measured-512": ("hidden slow cable, 512 ranks, counters", 120),
+    "measured-4096": ("hidden slow cable, 4,096 ranks, counters", 600),
+}
+"""What the page calls a case, and the most user CPU seconds that it should take."""
 STENCIL = """
 name = "stencil-65536"
 [fabric.fat_tree]
@@ -102,12 +112,24 @@ def measure(
     return row
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """CPU time and memory by case, in Markdown."""
+    lines = ["| case | user CPU s | peak memory, GB | target, CPU s |", "|---|---:|---:|---:|"]
+    for row in rows:
+        title, target = TARGETS[row["case"]]
+        lines.append(
+            f"| {title} | {row['user_cpu_s']:.1f} | {row['peak_mb'] / 1000:.2f} | {target} |"
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", action="append", choices=[*CASES, *MEASURED])
     parser.add_argument("--budget", action="append", default=[])
     parser.add_argument("--files", type=Path, help="folder to keep the files of measured runs in")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         folder = options.files or Path(made)
@@ -121,9 +143,11 @@ def main() -> None:
         subprocess.run(warm, env=environment, check=True)
         rows = [
             measure(name, folder, environment, budget)
-            for name in options.case or DEFAULT
+            for name in options.case or (TARGETS if options.write else DEFAULT)
             for budget in options.budget or [""]
         ]
+    if options.write:
+        put(PAGE, {"diagnoses": table(rows)}, "--write")
     if options.json:
         print(json.dumps({"machine": machine(), "cases": rows}, indent=2))
         return

@@ -5,6 +5,9 @@
 
 Every rank posts messages to random other ranks at evenly spaced times such that it offers `load` of
 its line rate for `duration-us` of simulated time; the run ends when all have arrived.
+
+`--write` puts the processor time of one thread, by what probes record, into its page. The cases
+take turns, so that what else the machine does affects all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import json
 import resource
 import time
 from dataclasses import replace
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
-from _shared import machine
+from _shared import machine, put
 
 from tailback import _core
 from tailback.fabric import Fabric
@@ -27,6 +32,13 @@ from tailback.simulation import EngineSettings, ProbeSettings
 from tailback.traffic import Label, Op, PlacedProgram, Program
 
 LINE_PS_PER_BYTE = 80
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "speed.md"
+PROBES = {
+    "none": "none",
+    "samples": "samples and truth",
+    "all": "also port counters and queues, every 10 µs",
+}
+"""What the page calls the probes."""
 
 
 def arguments() -> argparse.Namespace:
@@ -42,13 +54,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--probes",
         default="none",
-        choices=["none", "samples", "all"],
+        choices=list(PROBES),
         help="samples: what packets carry, and truth; all: counters and queues each 10 us too",
     )
     parser.add_argument("--routing", default="adaptive")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=3, help="repetitions; the median is printed")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     return parser.parse_args()
 
 
@@ -99,8 +112,8 @@ def traffic(ranks: int, args: argparse.Namespace) -> Program:
     )
 
 
-def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
-    """Run it and report its speed."""
+def settings_of(args: argparse.Namespace, probes: str) -> EngineSettings:
+    """Settings of the engine with these probes."""
     scenario = parse(
         {
             "seed": args.seed,
@@ -114,12 +127,37 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
             },
         }
     )
-    everything = args.probes == "all"
-    settings = replace(
+    everything = probes == "all"
+    return replace(
         EngineSettings.of(scenario),
-        measure=everything or args.probes == "samples",
+        measure=everything or probes == "samples",
         probes=ProbeSettings(10_000_000, 10_000_000) if everything else ProbeSettings(),
     )
+
+
+def table(fabric: Fabric, args: argparse.Namespace) -> str:
+    """Packet-hops per second of processor time of one thread, by probes, in Markdown."""
+    network, placed = network_of(fabric), one_rank_a_node(traffic(fabric.n_nodes, args))
+    speeds: dict[str, list[float]] = {probes: [] for probes in PROBES}
+    for _ in range(args.runs):
+        for probes, runs in speeds.items():
+            began = time.process_time()
+            outcome = _core.simulate(network, settings_of(args, probes), placed, threads=1)
+            runs.append(outcome.packet_hops / (time.process_time() - began) / 1e6)
+    lines = [
+        "| probes | million packet-hops per CPU s, median (range) | relative |",
+        "|---|---:|---:|",
+    ]
+    for probes, runs in speeds.items():
+        relative = median(runs) / median(speeds["none"])
+        shown = f"{median(runs):.1f} ({min(runs):.1f}–{max(runs):.1f})"
+        lines.append(f"| {PROBES[probes]} | {shown} | {relative:.0%} |")
+    return "\n".join(lines)
+
+
+def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
+    """Run it and report its speed."""
+    settings = settings_of(args, args.probes)
     network = network_of(fabric)
     ranks = fabric.n_nodes
     placed = one_rank_a_node(traffic(ranks, args))
@@ -129,7 +167,7 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
         outcome = _core.simulate(network, settings, placed, threads=args.threads)
         seconds.append(time.perf_counter() - began)
     assert outcome is not None
-    median = sorted(seconds)[len(seconds) // 2]
+    seconds_median = sorted(seconds)[len(seconds) // 2]
     return {
         "network": args.network,
         "threads": args.threads,
@@ -137,9 +175,9 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
         "packets": outcome.packets,
         "packet_hops": outcome.packet_hops,
         "events": outcome.events,
-        "seconds": median,
+        "seconds": seconds_median,
         "seconds_all": seconds,
-        "packet_hops_per_s": outcome.packet_hops / median,
+        "packet_hops_per_s": outcome.packet_hops / seconds_median,
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "machine": machine(),
     }
@@ -148,7 +186,11 @@ def measure(fabric: Fabric, args: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print the figures."""
     args = arguments()
-    figures = measure(fat_tree(PRESETS[args.network], args.network), args)
+    fabric = fat_tree(PRESETS[args.network], args.network)
+    if args.write:
+        put(PAGE, {"engine": table(fabric, args)})
+        return
+    figures = measure(fabric, args)
     if args.json:
         print(json.dumps(figures, indent=2))
         return

@@ -2,6 +2,7 @@
 
 python bench/fluid_bound.py --fit --count 1500 --seed 11    the intervals that a run states
 python bench/fluid_bound.py --count 500 --seed 12           how often they hold in others
+python bench/fluid_bound.py --write                         a table of both in its page
 
 Of every pattern that needs no file, topology, routing and size of buffers. Scenarios with other
 jobs have no interval, so ``--fit`` leaves them out (``tailback/simulation/fluid_error.py``).
@@ -15,10 +16,11 @@ import random
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
-from _shared import machine
+from _shared import machine, put
 
 from tailback.scenario.model import parse
 from tailback.simulation import (
@@ -28,6 +30,11 @@ from tailback.simulation import (
     simulate,
     simulate_fluid,
 )
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "accuracy.md"
+FITTED: Final = (1500, 21)
+"""Number and seed of the scenarios to which the interval was fitted."""
+OTHER_DRAWS: Final = (500, 22)
 
 TREES: tuple[dict[str, Any], ...] = (
     {"fat_tree": {"hosts_per_leaf": 8, "leaves": 8, "aggregation": 4}},
@@ -280,6 +287,31 @@ def held_without(rows: list[dict[str, Any]], key: str) -> dict[str, tuple[int, i
     return out
 
 
+def table() -> str:
+    """How often intervals hold, in Markdown."""
+    fitted = [row for row in measured(*FITTED, one_job=True) if row["stated"]]
+    drawn = [row for row in measured(*OTHER_DRAWS, one_job=False) if row["stated"]]
+    lines = ["| scenarios | state an interval | inside | fewest inside |", "|---|---:|---:|---|"]
+    for title, rows in (
+        (f"of the fit, seed {FITTED[1]}", fitted),
+        (f"seed {OTHER_DRAWS[1]}", drawn),
+    ):
+        lines.append(f"| {title} | {len(rows)} | {sum(row['held'] for row in rows)} | |")
+    for key, title in (("pattern", "pattern"), ("fabric", "topology")):
+        held = held_without(fitted, key)
+        kind = min(held, key=lambda kind: held[kind][1] / held[kind][0])
+        inside = sum(inside for _, inside in held.values())
+        fewest = f"`{kind}`, {held[kind][1]} of {held[kind][0]}"
+        lines.append(f"| of a {title} left out of the fit | {len(fitted)} | {inside} | {fewest} |")
+    return "\n".join(lines)
+
+
+def measured(count: int, seed: int, *, one_job: bool) -> list[dict[str, Any]]:
+    """Rows of drawn scenarios, on request only of those with one job."""
+    drawn = scenarios(count, seed)
+    return [measure(data) for data in drawn if len(data["job"]) == 1 or not one_job]
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -287,10 +319,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500, help="number of scenarios")
     parser.add_argument("--seed", type=int, default=12)
     parser.add_argument("--fit", action="store_true", help="scenarios of one job; fit intervals")
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     args = parser.parse_args()
+    if args.write:
+        put(PAGE, {"fluid interval": table()})
+        return 0
     began = time.process_time()
-    drawn = scenarios(args.count, args.seed)
-    rows = [measure(data) for data in drawn if len(data["job"]) == 1 or not args.fit]
+    rows = measured(args.count, args.seed, one_job=args.fit)
     stated = [row for row in rows if row["stated"]]
     result = {
         "machine": machine(),

@@ -8,7 +8,7 @@ With ``--ranks``, instead, 3-D stencils of 4,096, 16,384 or 65,536 ranks, 16 on 
 tapered 2:1: numbered row by row, or at random, so that no grid can be recognised. For each
 placement, and for mappings of others (``placement_rivals.py``): CPU seconds, links that a byte
 crosses, the bytes that leave their host, the time of the busiest link for its bytes (Hoefler and
-Snir 2011), and the time by the fluid model.
+Snir 2011), and the time by the fluid model. ``--write`` puts those of 65,536 ranks into its page.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
-from _shared import cpu_seconds
+from _shared import cpu_seconds, put
 from numpy.typing import NDArray
 from placement_rivals import cart_reorder, hilbert, recursive_bisection, scotch
 
@@ -190,13 +191,49 @@ def large(ranks: int, shuffled: bool) -> Iterator[dict[str, object]]:
     yield from filter(None, itertools.starmap(row, [*ours, *others]))
 
 
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "speed.md"
+WRITTEN_RANKS = 65_536
+TITLES: dict[str, str] = {
+    "recursive bisection": "recursive bisection",
+    "scotch": "Scotch, `gmap`",
+    "MPI_Cart_create": "`MPI_Cart_create` (Gropp 2019)",
+    "hilbert": "Hilbert curve",
+}
+"""What the page calls mappings of others."""
+
+
+def table() -> str:
+    """Placements of the largest stencil, in Markdown: numbered by rows/at random."""
+    columns = {"links_per_byte": "{:.2f}", "busiest_link_us": "{:,.0f}", "fluid_us": "{:,.0f}"}
+    cells: dict[str, list[list[str]]] = {}
+    for shuffled in (False, True):
+        for row in large(WRITTEN_RANKS, shuffled):
+            name = str(row["placement"])
+            if row["options"]:
+                continue
+            shown = [text.format(row[column]) for column, text in columns.items()]
+            cells.setdefault(name, []).append(shown)
+    lines = [
+        "| placement | links a byte crosses | busiest link, µs | fluid time, µs |",
+        "|---|" + "---:|" * 3,
+    ]
+    for name, numberings in cells.items():
+        both = ["/".join(column) for column in zip(*numberings, strict=True)]
+        lines.append(f"| {TITLES.get(name, f'`{name}`')} | " + " | ".join(both) + " |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument(
         "--ranks", type=int, action="append", choices=SIZES, help="3-D stencils of so many ranks"
     )
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     arguments = parser.parse_args()
+    if arguments.write:
+        put(PAGE, {"placements": table()})
+        return 0
     if not arguments.json:
         print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     if arguments.ranks:

@@ -19,9 +19,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from _shared import machine
+from _shared import machine, put
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "measurements" / "speed.md"
 sys.path.insert(0, str(ROOT))
 
 
@@ -164,6 +165,30 @@ def measure(path: Path, child: str = _CHILD) -> dict[str, float]:
     return costs
 
 
+TITLES = {
+    "dumpi": "DUMPI, binary",
+    "goal": "GOAL, text",
+    "simgrid-ti": "SimGrid",
+    "chakra": "Chakra",
+    "otf2": "OTF2, one thread of each rank calls MPI",
+}
+"""What the page calls the formats."""
+
+
+def table(rows: list[dict[str, float | str]]) -> str:
+    """Speed and memory by format, in Markdown."""
+    lines = [
+        "| trace | events | million events per CPU s | bytes per event |",
+        "|---|" + "---:|" * 3,
+    ]
+    for row in rows:
+        events = float(row["events"])
+        speed = events / float(row["cpu_s"]) / 1e6
+        each = float(row["bytes"]) / events
+        lines.append(f"| {TITLES[str(row['trace'])]} | {events:,.0f} | {speed:.1f} | {each:.0f} |")
+    return "\n".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Speed and memory of the readers of traces")
     parser.add_argument("what", nargs="*", help="formats, or paths of traces; all formats if none")
@@ -175,8 +200,9 @@ def main() -> int:
         help="split the measured time of OTF2 traces instead; an operation is a call",
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}, all formats")
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, float | str]] = []
     for what in options.what or list(FORMATS):
         with tempfile.TemporaryDirectory() as folder:
             path, events = Path(what), 0
@@ -190,6 +216,8 @@ def main() -> int:
         rows.append(
             {"trace": path.name if what not in FORMATS else what, "events": events, **costs}
         )
+    if options.write:
+        put(PAGE, {"readers": table(rows)})
     if options.json:
         print(json.dumps({"machine": machine(), "rows": rows}))
         return 0

@@ -2,6 +2,7 @@
 
     python bench/scale.py
     python bench/scale.py --million --threads 4
+    python bench/scale.py --write                 all sizes, into a table of its page
 
 Without ``--million``: three-level trees with full bisection, uniform traffic (128 KiB messages in 4
 KiB packets at load 0.4 for 50 us of simulated time): nanoseconds of processor time per packet-hop
@@ -23,7 +24,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from engine import machine, one_rank_a_node, traffic
+from engine import PAGE, machine, one_rank_a_node, put, traffic
 
 from tailback import _core
 from tailback.scenario.model import parse
@@ -54,6 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs="*", default=[n for n in SHAPES if n < MILLION])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"update {PAGE.name}")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -187,16 +189,36 @@ def in_own_process(nodes: int, args: argparse.Namespace) -> dict[str, Any]:
     return figures
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Processor time and memory by size, in Markdown."""
+    lines = [
+        "| nodes | packet-hops, millions | CPU ns a packet-hop | peak memory, MiB | kB a node |",
+        "|---|" + "---:|" * 4,
+    ]
+    for row in rows:
+        cells = (
+            f"{row['packet_hops'] / 1e6:.2f}",
+            f"{row['ns_per_packet_hop']:.0f}",
+            f"{row['peak_rss_bytes'] / 2**20:,.0f}",
+            f"{row['peak_bytes_per_endpoint'] / 1e3:.1f}",
+        )
+        name = f"{row['nodes']:,}" + (", permutation" if row["nodes"] == MILLION else "")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print the figures."""
     args = arguments()
     if args.one:
         print(json.dumps(measure(args.one, args)))
         return
-    sizes = [MILLION] if args.million else args.sizes
+    sizes = [MILLION] if args.million else list(SHAPES) if args.write else args.sizes
     if unknown := set(sizes) - set(SHAPES):
         raise SystemExit(f"no shape for {sorted(unknown)} nodes; choose among {list(SHAPES)}")
     rows = [in_own_process(nodes, args) for nodes in sizes]
+    if args.write:
+        put(PAGE, {"scale": table(rows)})
     if args.json:
         print(json.dumps(rows, indent=2))
         return
