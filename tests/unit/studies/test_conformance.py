@@ -141,12 +141,19 @@ def test_binary_tree_sends_each_array_once() -> None:
 
 
 def test_chunks_are_counted_by_switch_and_port(tmp_path: Path) -> None:
+    """Node 3 belongs to the ring, node 1 does not."""
     program = tmp_path / "synthetic"
-    lines = ("Packet,-5,0,1,0,0,1,7,", "Node 1", "Packet,43,2,1,0,0,0,7,", "Packet,43,2,1,0,0,1,8,")
-    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}0.1,0.2'\n" for line in lines))
+    lines = (
+        "Packet,-5,0,1,0,0,1,7,0.1,0.2,9,3,1,1",
+        "Node 1",
+        "Packet,43,2,1,0,0,0,7,0.1,0.2,9,3,0,1",
+        "Packet,43,2,1,0,0,1,8,0.1,0.2,9,1,1,2",
+    )
+    program.write_text("#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines))
     program.chmod(0o755)
     counts = published_links.published_counts(str(program), published_links.CASES[0])
-    assert counts[:, 43, 2].tolist() == [2, 1] and counts.sum() == 3
+    assert counts[published_links.ALL, :, 43, 2].tolist() == [2, 1]
+    assert counts[published_links.OWN, :, 43, 2].tolist() == [1, 0] and counts.sum() == 4
 
 
 def test_correlation_is_of_links_that_carry_packets() -> None:
