@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import tailback as tb
 from tailback.errors import TailbackError
 from tailback.port_counters.analysis.port_inventory import from_discovery
 from tailback.port_counters.analysis.sources import load
@@ -188,6 +189,18 @@ def test_ibqueryerrors(tmp_path: Path) -> None:
     damaged = read_counters(put(tmp_path, "b.txt", text.replace("== 12]", "== 1x2]", 1)))
     assert damaged.readings["data_bytes"].to_list() == [None]
     assert "1 damaged row (b.txt, line 2, column 40: '1x2' is not a" in damaged.left_out[0]
+
+
+def test_a_single_reading_tells_losses_and_full_counters(tmp_path: Path) -> None:
+    text = (
+        'Errors for "leaf1"\n'
+        "   GUID 0x2c9 port 1: [PortXmitDiscards == 40] [PortXmitWait == 4294967295]\n"
+        "   GUID 0x2c9 port 2: [PortXmitDiscards == 2] [PortXmitWait == 5]\n"
+    )
+    facts = tb.counters([put(tmp_path, "a.txt", text)]).facts
+    notes = " ".join(facts["notes"])
+    assert "leaf1[1] discarded 40 packets (2 on 1 other port) before this reading" in notes
+    assert "ports whose stall counter is full: 1, like leaf1[1]" in notes
 
 
 def test_sysfs_one_missing_counter_costs_nobody_else(tmp_path: Path) -> None:
