@@ -191,6 +191,24 @@ def test_ibqueryerrors(tmp_path: Path) -> None:
     assert "1 damaged row (b.txt, line 2, column 40: '1x2' is not a" in damaged.left_out[0]
 
 
+def test_a_page_states_rates_names_and_far_ends_of_adapters(tmp_path: Path) -> None:
+    """As infiniband_exporter does: by GUID, in metrics of their own."""
+    page = (
+        "# TYPE infiniband_hca_info gauge\n"
+        'infiniband_hca_info{guid="0xab",hca="n1 HCA-1",lid="133"} 1\n'
+        'infiniband_hca_rate_bytes_per_second{guid="0xab"} 1.25e+10\n'
+        'infiniband_hca_port_transmit_wait_total{guid="0xab",port="1",switch=""} 7\n'
+        'infiniband_hca_uplink_info{guid="0xab",hca="n1 HCA-1",port="1",switch="",uplink="leaf1",'
+        'uplink_guid="0x1",uplink_lid="9",uplink_port="11",uplink_type="SW"} 1\n'
+    )
+    counters = read_counters(put(tmp_path, "a.prom", page))
+    (row,) = counters.readings.iter_rows(named=True)
+    assert (row["port"], row["capacity_gbps"], row["xmit_wait_ticks"]) == (1, 100.0, 7)
+    assert row["node_name"] == "n1 HCA-1" and not counters.unknown
+    (far,) = counters.far_ends.iter_rows(named=True)
+    assert (far["peer_name"], far["peer_port"]) == ("leaf1", 11)
+
+
 def test_a_single_reading_tells_losses_and_full_counters(tmp_path: Path) -> None:
     text = (
         'Errors for "leaf1"\n'
