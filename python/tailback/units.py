@@ -226,6 +226,15 @@ def utc(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+FIRST_DATE_NS = 365 * 86_400 * 10**9
+"""Earlier instants are those of readings without dates, which begin at 0."""
+
+
+def instant(time_ns: int) -> str:
+    """An instant as :func:`utc`; without a date as the time since the first: ``"+60 s"``."""
+    return utc(time_ns) if time_ns >= FIRST_DATE_NS else f"+{format_time(1000 * time_ns)}"
+
+
 def percent(share: float, digits: int | None = None, sign: str = "") -> str:
     """A share as per cent, 0.24 as ``"24 %"``; with ``sign="+"`` a change: ``"+24 %"``.
 

@@ -406,6 +406,7 @@ fn read_chakra<'py>(
     out.set_item("collectives", collectives)?;
     out.set_item("labels", nodes.labels)?;
     out.set_item("without_duration", nodes.without_duration)?;
+    out.set_item("missing_dependencies", nodes.missing_dependencies)?;
     out.set_item("left_out", nodes.left_out)?;
     out.set_item("unused", nodes.unused)?;
     Ok(out)
@@ -419,9 +420,6 @@ fn chakra_fault(fault: ChakraError) -> PyErr {
         ChakraProblem::Empty => ("empty", 0, none(), none()),
         ChakraProblem::DuplicateNode(number) => ("again", number, none(), none()),
         ChakraProblem::InvalidNode(number, name, why) => ("node", number, name, why),
-        ChakraProblem::MissingDependency(number, before) => {
-            ("lost", number, none(), before.to_string())
-        }
         ChakraProblem::TooLarge => ("large", 0, none(), none()),
     };
     PyValueError::new_err((fault.file, kind, number, name, message))

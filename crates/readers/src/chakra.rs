@@ -47,6 +47,8 @@ pub struct Nodes {
     pub without_duration: u64,
     /// Number of collectives that are not expanded: those of a process group or of another type.
     pub left_out: u64,
+    /// Number of dependencies on nodes that are not in the file: converters drop some nodes.
+    pub missing_dependencies: u64,
     /// Names of the attributes that are not used, in order, of at most [`MOST_UNUSED`].
     pub unused: Vec<String>,
 }
@@ -88,8 +90,6 @@ pub enum ChakraProblem {
     DuplicateNode(u64),
     /// An invalid node: its number, its name, and why.
     InvalidNode(u64, String, String),
-    /// A node that depends on a missing one: the numbers of both.
-    MissingDependency(u64, u64),
     /// More nodes than can be numbered.
     TooLarge,
 }
@@ -195,10 +195,8 @@ impl<'a> ChakraReader<'a> {
         }
         for &(row, number) in &self.dependencies {
             let Some(before) = self.rows.get(number) else {
-                return Err(ChakraProblem::MissingDependency(
-                    self.out.number[row as usize],
-                    number,
-                ));
+                self.out.missing_dependencies += 1;
+                continue;
             };
             self.by_row.push(Dependency { before, after: row, begun: false });
         }
@@ -578,8 +576,8 @@ mod tests {
         let what =
             ChakraProblem::Bytes(8, "a message of 5 B, but the file has only 4 B left".to_owned());
         assert_eq!(read(&[&data[..13]], OPTIONS).err(), Some(ChakraError { file: 0, what }));
-        let lost = [0, 5, 8, 6, 42, 1, 5];
-        let fault = ChakraError { file: 0, what: ChakraProblem::MissingDependency(6, 5) };
-        assert_eq!(read(&[&lost], OPTIONS).err(), Some(fault));
+        let without_node_5 = [0, 5, 8, 6, 42, 1, 5];
+        let nodes = read(&[&without_node_5], OPTIONS).expect("a trace without some nodes");
+        assert_eq!((nodes.required.end, nodes.missing_dependencies), (vec![0], 1));
     }
 }

@@ -249,7 +249,8 @@ def diagnose(
             large (:data:`tailback.api.effort.MANY_EVENTS`).
         budget: Wall-clock time for the diagnosis, such as ``"60 s"``. What does not fit is left out
             (``result.budget``); the verdict is then less certain.
-        threads: Threads of the engine; default: idle cores. Results do not depend on this.
+        threads: Threads of the engine, and of simulations that do not depend on one another;
+            default: idle cores. Results do not depend on this.
         workers: Number of processes that simulate besides this one. Results do not depend on this.
         dask: A ``distributed.Client`` or the address of a scheduler, whose workers simulate, too.
         tasks: New folder of the tasks of workers, which they see under the same path
@@ -292,8 +293,8 @@ def diagnose(
     prepared, run, runs = expected.prepared, expected.run, expected.runs
     # The diagnosis and the stalls by call site use the same congestion trees.
     analyse = analyse_once(expected.network)
-    with limited_to(limit), spread(workers, dask, tasks) as folder:
-        evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=folder)
+    with limited_to(limit), spread(workers, dask, tasks, threads) as spreading:
+        evaluate = make_evaluate(prepared, watch, threads=threads, simulated=runs, tasks=spreading)
         time_simulations(evaluate)
         repeated = repetitions(seeds, run)
         workflow = _Workflow(

@@ -93,8 +93,11 @@ class ExpectedRun:
         self, diagnosis: Diagnosis, before: Sequence[str], after: Sequence[str]
     ) -> Diagnosis:
         """The diagnosis with what a forecast does not know, and other notes around its own."""
-        warnings = [*before, *self.unknown, *diagnosis.warnings, *after]
-        assumptions = [*self.unknown, *diagnosis.assumptions]
+        rates = diagnosis.explanation.bus_bandwidths if diagnosis.explanation else []
+        wrong = next(filter(None, (rate.contradicts_fabric for rate in rates)), "")
+        unknown = [*([wrong] if wrong else []), *self.unknown]
+        warnings = [*before, *unknown, *diagnosis.warnings, *after]
+        assumptions = [*unknown, *diagnosis.assumptions]
         programs = [job.program for job in self.prepared.jobs]
         unused = [note for program in programs for note in program.not_used]
         unused += [note for note in self.evidence.unused if note not in unused]

@@ -234,11 +234,29 @@ def _difference(hang: Hang) -> str:
     types = ["", ""]
     if call.element_type != usual.element_type:
         types = [f" ({each.element_type or 'type unknown'})" for each in (call, usual)]
+    if sides := _equal_sides(hang):
+        called = [
+            f"{each.name} of {_size(each, n)}{kind}"
+            for each, kind in zip((call, usual), types, strict=True)
+        ]
+        return (
+            f"{some_ranks(sides[0])} called {called[0]} and {some_ranks(sides[1]).lower()} "
+            f"{called[1]} as number {stuck.number} of {stuck.group.label} ({counted(n, 'rank')}): "
+            "which of them made a call too many or too few, the dumps do not tell"
+        )
     return (
         f"{some_ranks(hang.ranks)} {has} called {call.name} of {_size(call, n)}{types[0]} where "
         f"the others called {usual.name} {stuck.number} of {stuck.group.label} "
         f"({counted(n, 'rank')}, {_size(usual, n)}){types[1]}"
     )
+
+
+def _equal_sides(hang: Hang) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The ranks of the two calls where neither has a majority; None if one has."""
+    stuck = hang.collective
+    others = tuple(sorted(set(stuck.calls) - set(hang.ranks)))
+    is_tie = hang.stop == "different-calls" and len(hang.ranks) >= len(others)
+    return (hang.ranks, others) if is_tie and not stuck.is_p2p else None
 
 
 def _orders(orders: tuple[LaunchOrder, ...]) -> str:
@@ -258,6 +276,11 @@ def _next_step(hang: Hang) -> str:
     ranks = some_ranks(hang.ranks)
     last = hang.last.get(hang.ranks[0])
     done = f" The last call of rank {hang.ranks[0]} was {_called(last)}." if last else ""
+    if sides := _equal_sides(hang):
+        ends = [(side[0], hang.last.get(side[0])) for side in sides]
+        done = "".join(
+            f" The last call of rank {rank} was {_called(call)}." for rank, call in ends if call
+        )
     if hang.stop == "not-entered":
         return (
             "Look at what the process does (its log, py-spy dump), and at its host and accelerator."

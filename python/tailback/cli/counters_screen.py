@@ -28,6 +28,7 @@ from tailback.cli.text import (
     truncate,
     wrap,
 )
+from tailback.names.display import printable
 from tailback.names.ports import Peers, link_name, port_name
 from tailback.port_counters.analysis.limits import cannot_tell, roots
 from tailback.port_counters.analysis.port_inventory import PortInventory
@@ -98,12 +99,14 @@ def _title(verdict: Verdict) -> str:
 def _scope(verdict: Verdict, kinds: list[str]) -> str:
     """Summary of the input."""
     devices = verdict.ports.select("node_name", "node_guid").n_unique()
-    text = ", ".join(
-        (
-            f"{counted(verdict.ports.height, 'port')} of {counted(devices, 'device')}",
-            counted(verdict.intervals, "interval", ","),
-        )
-    )
+    if verdict.intervals:
+        ports = f"{counted(verdict.ports.height, 'port')} of {counted(devices, 'device')}"
+        text = f"{ports}, {counted(verdict.intervals, 'interval', ',')}"
+    else:
+        names = verdict.devices_read_once
+        some = ", ".join(map(printable, names[:3])) + ", …" * (len(names) > 3)
+        text = f"{counted(verdict.read_once, 'port')} of {counted(len(names), 'device')}"
+        text += f" ({some}), each read once"
     if verdict.end_ns > verdict.start_ns:
         text += f" over {_duration(verdict.end_ns - verdict.start_ns)}"
     return f"{text}; from {truncate(', '.join(kinds) or 'nothing', 40)}"

@@ -8,7 +8,7 @@ import polars as pl
 
 from tailback.cli.text import align_columns, heading, more_line, table_width, truncate
 from tailback.port_counters.changes import described
-from tailback.units import utc
+from tailback.units import instant
 
 _LINKS, _CHANGES = 8, 6
 _TO_MINUTES: Final = slice(0, 16)
@@ -50,7 +50,7 @@ def change_lines(changes: pl.DataFrame) -> list[str]:
     if shown.is_empty():
         shown = changes.filter(resets).tail(2)
     rows = [
-        (utc(row["time_ns"])[_TO_SECONDS], *described(row).rsplit(": ", 1))
+        (instant(row["time_ns"])[_TO_SECONDS], *described(row).rsplit(": ", 1))
         for row in shown.iter_rows(named=True)
     ]
     if not rows:
@@ -61,7 +61,7 @@ def change_lines(changes: pl.DataFrame) -> list[str]:
 
 def _since(time_ns: int | None) -> str:
     """An instant as date, hours and minutes."""
-    return "start" if time_ns is None else utc(time_ns)[_TO_MINUTES]
+    return "start" if time_ns is None else instant(time_ns)[_TO_MINUTES]
 
 
 def format_gbps(value: float | None, least: bool = False) -> str:

@@ -136,7 +136,7 @@ def source_options(command: F) -> F:
     threads = click.option(
         "--threads",
         type=click.IntRange(1),
-        help="Threads of the engine (default: idle cores).",
+        help="Threads that simulate (default: idle cores).",
     )
     return scenario_options(threads(command))
 

@@ -33,7 +33,7 @@ MOST_SHOWN = 10
     help="Where its inputs are, if moved together.",
 )
 @click.option(
-    "--threads", type=click.IntRange(1), help="Threads of the engine (default: idle cores)."
+    "--threads", type=click.IntRange(1), help="Threads that simulate (default: idle cores)."
 )
 @click.option(
     "--workers",

@@ -8,10 +8,11 @@ account for is *not explained* and is not attributed to any cause.
 from __future__ import annotations
 
 import shlex
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, model_validator
 
+from tailback.errors import option
 from tailback.frozen_model import FrozenModel
 from tailback.units import format_bytes, format_time, percent
 
@@ -349,6 +350,11 @@ class SmallestFault(FrozenModel):
         )
 
 
+ABOVE_LINE: Final = 1.1
+"""Bus bandwidth over the rate of the links that no error of clocks explains: kernels end on all
+ranks within some microseconds of one another."""
+
+
 class BusBandwidth(FrozenModel):
     """Bus bandwidth of one kind of collective, as nccl-tests defines it, in GB/s.
 
@@ -379,6 +385,17 @@ class BusBandwidth(FrozenModel):
     explained_gbytes: float
     measured_gbytes: float
     with_waits_gbytes: float
+
+    @property
+    def contradicts_fabric(self) -> str:
+        """Why the stated rate of links cannot be true; empty if it can."""
+        if self.line_gbytes is None or self.measured_gbytes <= ABOVE_LINE * self.line_gbytes:
+            return ""
+        return (
+            f"{self.call} of {format_bytes(self.size_bytes)} has a bus bandwidth of "
+            f"{self.measured_gbytes:.3g} GB/s, where the links of {option('fabric')} carry "
+            f"{self.line_gbytes:.3g}: check their rates"
+        )
 
 
 class Explanation(FrozenModel):

@@ -322,8 +322,9 @@ def model_too_slow(expected_ps: int, measured_ps: int, candidates: Sequence[str]
         candidates: Links of which one may be slow.
     """
     text = (
-        f"The model expects {format_time(expected_ps)} for what took {format_time(measured_ps)}, "
-        "so it does not describe this run, and no cause can be ruled out."
+        f"The model expects {format_time(expected_ps)} for the part of the run that it models, "
+        f"which took {format_time(measured_ps)}, so it does not describe this run, and no cause "
+        "can be ruled out."
     )
     if candidates:
         text += f" If a link is slow, these fit best of those tried: {'; '.join(candidates)}."

@@ -117,7 +117,7 @@ class Hang:
             has not begun; those in the circle; all members if all are in it.
         others: Number of other collectives that are not complete.
         orders: Orders that contradict each other, if they hold it up.
-        last: Last operation that each of these ranks launched, where there is one.
+        last: Last operation that each rank launched, where there is one.
     """
 
     stop: Stop
@@ -143,7 +143,7 @@ def find_hang(dumps: Mapping[int, RankDump]) -> Hang | None:
     )
     orders = _contradicting_orders(dumps, [each for queue in queues for each in queue])
     stop, first, ranks = _holds_up(stuck, orders)
-    last = {rank: dumps[rank].operations[-1] for rank in ranks if _has_operations(dumps, rank)}
+    last = {rank: dumps[rank].operations[-1] for rank in dumps if _has_operations(dumps, rank)}
     return Hang(stop, first, tuple(ranks), len(stuck) - 1, orders if stop == "circle" else (), last)
 
 

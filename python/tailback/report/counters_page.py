@@ -21,7 +21,7 @@ from tailback.port_counters.analysis.evolution import colour
 from tailback.port_counters.analysis.verdict import Verdict
 from tailback.port_counters.changes import described
 from tailback.report.page import asset, content_policy, template, write_page
-from tailback.units import counted, format_time, percent, utc
+from tailback.units import counted, format_time, instant, percent
 from tailback.version import version
 
 _ROWS: Final = 25
@@ -31,9 +31,6 @@ LEAST_PERCENT: Final = 1.0
 
 _KEY: Final = (0.01, 0.07, 0.13, 0.22, 0.35, 0.52)
 """Stalls whose colours the key shows."""
-
-_FIRST_DATE_NS: Final = 946_684_800 * 10**9
-"""The start of 2000: sources without dates count from 0."""
 
 
 @dataclass(frozen=True)
@@ -121,14 +118,8 @@ def _scope(verdict: Verdict) -> str:
 
 def _span(verdict: Verdict) -> str:
     """The time that the counters cover."""
-    begin, end = (_instant(at, verdict) for at in (verdict.start_ns, verdict.end_ns))
-    return f"{begin} to {end}" if verdict.start_ns else end
-
-
-def _instant(time_ns: int, verdict: Verdict) -> str:
-    """A time as a date, or since the start where the counters have no dates."""
-    is_dated = verdict.start_ns >= _FIRST_DATE_NS
-    return utc(time_ns) if is_dated else format_time(1000 * time_ns)
+    begin, end = (instant(at) for at in (verdict.start_ns, verdict.end_ns))
+    return f"{begin} to {end}" if verdict.start_ns else end.removeprefix("+")
 
 
 def _ill_links(verdict: Verdict) -> PagePart:
@@ -136,7 +127,7 @@ def _ill_links(verdict: Verdict) -> PagePart:
         (
             row["link"],
             row["what"],
-            "start" if row["since_ns"] is None else _instant(row["since_ns"], verdict),
+            "start" if row["since_ns"] is None else instant(row["since_ns"]),
             _gbps(row["lost_gbps"]),
         )
         for row in verdict.ill.iter_rows(named=True)
@@ -147,7 +138,7 @@ def _ill_links(verdict: Verdict) -> PagePart:
 
 def _changes(verdict: Verdict) -> PagePart:
     rows = [
-        (_instant(row["time_ns"], verdict), *described(row).rsplit(": ", 1))
+        (instant(row["time_ns"]), *described(row).rsplit(": ", 1))
         for row in verdict.changes.iter_rows(named=True)
     ]
     return PagePart.of("What changed", ("Time", "Where", "Change"), rows[::-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +72,7 @@ class NetworkCache:
     def __init__(self, prepared: PreparedScenario) -> None:
         self.prepared = prepared
         self._known: dict[tuple[str, str | None, bool], tuple[Fabric, Routes]] = {}
+        self._lock = threading.RLock()
 
     def of(self, change: Change) -> tuple[Fabric, Routes]:
         """Fabric and routes of a change."""
@@ -89,6 +92,10 @@ class NetworkCache:
         return fabric, routes
 
     def _network(self, kind: str, rule: str | None, spread: bool) -> tuple[Fabric, Routes]:
+        with self._lock:
+            return self._network_once(kind, rule, spread)
+
+    def _network_once(self, kind: str, rule: str | None, spread: bool) -> tuple[Fabric, Routes]:
         key = (kind, rule, spread)
         if key not in self._known:
             as_is = self.prepared.fabric
@@ -98,7 +105,7 @@ class NetworkCache:
                 network = network_of(fabric, self.prepared.slots().tolist())
                 self._known[key] = (fabric, Routes(network))
             elif kind != "as-is" and fabric is as_is:
-                self._known[key] = self._network("as-is", rule, spread)
+                self._known[key] = self._network_once("as-is", rule, spread)
             else:
                 self._known[key] = (fabric, self._routes(fabric, rule, spread))
         return self._known[key]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from tailback.evaluate import Change, EngineVariation, Evaluate
 from tailback.run.run import Run
 from tailback.scenario.model import Scenario
 from tailback.simulation.apply_change import UNSHARED, NetworkCache, apply_change, rank_nodes
 from tailback.simulation.execute import Watch, execute
-from tailback.simulation.parallel.task_folder import TaskFolder
 from tailback.simulation.prepare import PreparedScenario
 from tailback.simulation.probes import ProbeSettings, probes_of
 from tailback.simulation.run_cache import RunCache
@@ -51,13 +50,28 @@ MAX_BUFFER = (1 << 32) - 1
 """Largest buffer, in bytes, that the engine accepts."""
 
 
+class Tasks(Protocol):
+    """Changes that workers simulate."""
+
+    def open(self, prepared: PreparedScenario) -> None:
+        """Set the scenario that all tasks change."""
+
+    def put(self, change: Change) -> int:
+        """Add a task; returns its number."""
+        ...
+
+    def take(self, number: int) -> Run | None:
+        """Wait for the run of a task; None if the caller has to simulate it."""
+        ...
+
+
 def make_evaluate(
     prepared: PreparedScenario,
     watch: Watch | None = None,
     *,
     threads: int | None = None,
     simulated: Iterable[tuple[Change, Run]] = (),
-    tasks: TaskFolder | None = None,
+    tasks: Tasks | None = None,
 ) -> Evaluate:
     """A function that re-simulates ``prepared``, packet by packet, with one thing changed.
 
@@ -91,7 +105,7 @@ class PacketEvaluation:
 
     simulate: Evaluate
     runs: RunCache
-    tasks: TaskFolder | None = None
+    tasks: Tasks | None = None
     _pending: dict[Hashable, int] = field(default_factory=dict)
 
     def __call__(self, change: Change) -> Run:

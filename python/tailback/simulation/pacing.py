@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tailback.arrays import distinct_columns
 from tailback.errors import ScenarioError
 from tailback.evaluate import Change
 from tailback.fabric.model import Fabric
@@ -122,11 +123,11 @@ def steps(program: Program, sends: NDArray[np.int64]) -> NDArray[np.int64]:
     for a, b in np.unique(np.stack([label[:-1], label[1:]])[:, together], axis=1).T.tolist():
         kind[kind == kind[a]] = kind[b]
     keys = np.stack([rank, kind[label], waited])
-    posts, post = np.unique(keys, axis=1, return_inverse=True)
+    posts, post = distinct_columns(keys)
     fresh = np.append(True, np.any(np.diff(posts[:2], axis=1) != 0, axis=0))[: posts.shape[1]]
     first = np.maximum.accumulate(np.where(fresh, np.arange(posts.shape[1]), 0))
     turn = np.arange(posts.shape[1]) - first
-    return np.stack([kind[label], turn[post.ravel()]])
+    return np.stack([kind[label], turn[post]])
 
 
 def _count_waits(program: Program) -> NDArray[np.int64]:
@@ -170,16 +171,16 @@ def _computed(scenario: Scenario, workload: Workload, fabric: Fabric, routes: Ro
     job = workload.job_of_label[program.label[sends]].astype(np.int64)
     # A flow: all sends of one job, step, source node and destination node.
     keys = np.stack([job, *step, src.astype(np.int64), dst.astype(np.int64)])
-    flows, flow = np.unique(keys, axis=1, return_inverse=True)
+    flows, flow = distinct_columns(keys)
     size = program.amount[sends].astype(np.int64)
     packets = np.maximum(1, -(-size // engine.packet))
     wire = np.maximum(size + packets * scenario.packet_header_bytes, MIN_WIRE_BYTES * packets)
-    weight = np.bincount(flow.ravel(), wire, minlength=flows.shape[1]).astype(np.float64)
+    weight = np.bincount(flow, wire, minlength=flows.shape[1]).astype(np.float64)
     rater = _Rater(engine, fabric, routes, flows[3], flows[4], pacing.rates == "assigned")
     ends = np.flatnonzero(np.any(np.diff(flows[:3], axis=1) != 0, axis=0)) + 1
     phases = np.split(np.arange(flows.shape[1]), ends)
     rate = np.concatenate([rater.rates(phase, weight[phase]) for phase in phases]) * pacing.share
-    mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow.ravel()]
+    mbps[sends] = np.maximum(1, np.floor(1000 * rate))[flow]
     share = "" if pacing.share == 1 else f", {pacing.share:g} of them"
     text = f"{pacing.rates} rates{share}, {pacing.kind}: {len(rate)} flows, {len(phases)} steps"
     caveats = list(_caveats(workload, rater.choice, engine.routing))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tailback.calibration import BENCHMARKS, CalibrationError, read_benchmark
+from tailback.calibration.readers import is_benchmark, read_benchmark_runs
 from tailback.errors import TailbackError
 from tests.factories import benchmark_outputs as outputs
 
@@ -84,6 +85,17 @@ def test_nccl_tells_hosts_and_bus_bandwidth(
     assert (series.quantity, series.layer) == ("stream", "nccl")
     rate = series.size_bytes[-1] / series.time_ps[-1] * 1e6
     assert rate == pytest.approx(outputs.RATE, rel=0.02)
+
+
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[prterun-n1-7@1,0]<stdout>: ", " 0: "])
+def test_tags_of_launchers_are_removed(tmp_path: Path, tag: str) -> None:
+    plain = outputs.nccl_text()
+    tagged = "".join(tag + line for line in plain.splitlines(keepends=True))
+    (expected,) = read_benchmark_runs(put(tmp_path, plain))
+    (run,) = read_benchmark_runs(put(tmp_path, f"a line of the launcher\n{tagged}", "tagged.txt"))
+    assert is_benchmark(tmp_path / "tagged.txt")
+    assert run.hosts == expected.hosts
+    assert run.series[0].time_ps.tolist() == expected.series[0].time_ps.tolist()
 
 
 def test_of_gpcnet_only_the_isolated_latency_is_used(tmp_path: Path) -> None:

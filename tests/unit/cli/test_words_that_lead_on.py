@@ -197,6 +197,12 @@ SAMPLES: dict[str, tuple[str, bytes]] = {
         "rank0.json",
         b'{"schema": "1.1.1-chakra.0.0.4", "pid": 5, "nodes": [{"id": 2}]}',
     ),
+    "a PyTorch execution trace": (
+        "rank1.json",
+        b'{"schema": "1.0.1", "pid": 5,\n "nodes": [\n{"name": "[pytorch|profiler|execution_graph|'
+        b'thread]", "id": 2}]}',
+    ),
+    "a Chakra execution trace": ("chakra.0.json", b'{\n "workload_graph": [{"Id": 216}]}'),
     "a Chakra execution trace as JSON": (
         "x.0.json",
         b'{"version": "0.0.4"}\n{"id": "1", "name": "all", "type": "COMM_COLL_NODE", "attr": []}',
@@ -225,6 +231,8 @@ REMEDIES = {
     "a report of Nsight Compute": "nsys profile --trace=mpi,cuda",
     "a TAU trace": "TAU_TRACE_FORMAT=otf2",
     "a PyTorch execution trace (of its operators)": "chakra_converter",
+    "a PyTorch execution trace": "chakra_converter",
+    "a Chakra execution trace": "chakra_jsonizer",
     "a Chakra execution trace as JSON": "chakra_jsonizer",
     "a trace of NCCL's profiler plugin (JSON)": "NCCL_DEBUG_SUBSYS=INIT,GRAPH,COLL,TUNING",
     "the output of nccl-tests": "tailback calibrate",

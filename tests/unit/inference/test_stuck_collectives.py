@@ -138,6 +138,15 @@ def test_different_calls_are_told(tmp_path: Path) -> None:
     assert "Rank 2 has called broadcast of 200 B where the others called" in stuck.headline
 
 
+def test_no_side_of_a_tie_is_blamed(tmp_path: Path) -> None:
+    entries = {rank: [operation(3, state="started")] for rank in ALL}
+    for rank in ALL[4:]:
+        entries[rank] = [operation(3, elements=50, state="started")]
+    headline = hang(tmp_path, entries).headline
+    assert "Ranks 4, 5, 6, 7 called all_reduce of 200 B and ranks 0, 1, 2, 3 all_reduce" in headline
+    assert "the dumps do not tell" in headline and "the others" not in headline
+
+
 def test_types_of_different_calls_are_told(tmp_path: Path) -> None:
     entries = {rank: [operation(3, state="started")] for rank in ALL}
     entries[2] = [operation(3, state="started", dtype="torch.bfloat16")]

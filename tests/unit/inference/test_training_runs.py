@@ -80,6 +80,9 @@ def test_bus_bandwidth_excludes_waits_for_late_ranks(case: Case) -> None:
     bus_bytes = 1.5 * (1 << 20)
     assert row.measured_gbytes == pytest.approx(bus_bytes / 500e3)
     assert row.with_waits_gbytes == pytest.approx(bus_bytes / 600e3)
+    assert not row.contradicts_fabric
+    faster = row.model_copy(update={"line_gbytes": row.measured_gbytes / 1.2})
+    assert "check their rates" in faster.contradicts_fabric
     assert row.line_gbytes == 12.5
     assert row.line_gbytes > row.expected_gbytes > 2 * row.explained_gbytes > 0
 

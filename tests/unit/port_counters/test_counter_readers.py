@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import tailback as tb
 from tailback.errors import TailbackError
 from tailback.port_counters.analysis.port_inventory import from_discovery
 from tailback.port_counters.analysis.sources import load
@@ -188,6 +189,36 @@ def test_ibqueryerrors(tmp_path: Path) -> None:
     damaged = read_counters(put(tmp_path, "b.txt", text.replace("== 12]", "== 1x2]", 1)))
     assert damaged.readings["data_bytes"].to_list() == [None]
     assert "1 damaged row (b.txt, line 2, column 40: '1x2' is not a" in damaged.left_out[0]
+
+
+def test_a_page_states_rates_names_and_far_ends_of_adapters(tmp_path: Path) -> None:
+    """As infiniband_exporter does: by GUID, in metrics of their own."""
+    page = (
+        "# TYPE infiniband_hca_info gauge\n"
+        'infiniband_hca_info{guid="0xab",hca="n1 HCA-1",lid="133"} 1\n'
+        'infiniband_hca_rate_bytes_per_second{guid="0xab"} 1.25e+10\n'
+        'infiniband_hca_port_transmit_wait_total{guid="0xab",port="1",switch=""} 7\n'
+        'infiniband_hca_uplink_info{guid="0xab",hca="n1 HCA-1",port="1",switch="",uplink="leaf1",'
+        'uplink_guid="0x1",uplink_lid="9",uplink_port="11",uplink_type="SW"} 1\n'
+    )
+    counters = read_counters(put(tmp_path, "a.prom", page))
+    (row,) = counters.readings.iter_rows(named=True)
+    assert (row["port"], row["capacity_gbps"], row["xmit_wait_ticks"]) == (1, 100.0, 7)
+    assert row["node_name"] == "n1 HCA-1" and not counters.unknown
+    (far,) = counters.far_ends.iter_rows(named=True)
+    assert (far["peer_name"], far["peer_port"]) == ("leaf1", 11)
+
+
+def test_a_single_reading_tells_losses_and_full_counters(tmp_path: Path) -> None:
+    text = (
+        'Errors for "leaf1"\n'
+        "   GUID 0x2c9 port 1: [PortXmitDiscards == 40] [PortXmitWait == 4294967295]\n"
+        "   GUID 0x2c9 port 2: [PortXmitDiscards == 2] [PortXmitWait == 5]\n"
+    )
+    facts = tb.counters([put(tmp_path, "a.txt", text)]).facts
+    notes = " ".join(facts["notes"])
+    assert "leaf1[1] discarded 40 packets (2 on 1 other port) before this reading" in notes
+    assert "ports whose stall counter is full: 1, like leaf1[1]" in notes
 
 
 def test_sysfs_one_missing_counter_costs_nobody_else(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def test_a_sonic_switch_is_judged_by_its_pauses(tmp_path: Path) -> None:
             "SAI_PORT_STAT_IF_OUT_OCTETS": str(number * 10**9),
             "SAI_PORT_STAT_IF_OUT_DISCARDS": str(7 * number),
             "SAI_PORT_STAT_PFC_3_RX_PKTS": str(900 * number),
-            "SAI_PORT_STAT_PFC_3_RX_PAUSE_DURATION_US": str(2_500_000 * number),
+            "EST_PORT_STAT_PFC_3_RX_PAUSE_DURATION_US": str(2_500_000 * number),
+            "SAI_PORT_STAT_WRED_DROPPED_PACKETS": str(3 * number),
             "SAI_PORT_STAT_PFC_4_RX_PAUSE_DURATION_US": "N/A",
         }
         dump = {
@@ -87,7 +88,7 @@ def test_a_sonic_switch_is_judged_by_its_pauses(tmp_path: Path) -> None:
     assert (row["node_name"], row["interface"]) == ("leaf1", "Ethernet8")
     assert row["stall_fraction"] == pytest.approx(0.25) and result.verdict.kind == "stalls"
     (link,) = result.facts["ill_links"]
-    assert link["signs"] == ["discards"] and link["what"] == "7 discards"
+    assert link["signs"] == ["discards"] and link["what"] == "7 discards; 3 discards"
 
 
 def test_an_unnamed_block_is_refused_with_a_remedy(

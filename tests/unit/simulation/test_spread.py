@@ -135,8 +135,6 @@ def test_worker_processes_end_with_the_diagnosis(tmp_path: Path) -> None:
         evaluate.announce([Change()])  # type: ignore[attr-defined]
         assert evaluate(Change()).elapsed_ps > 0
     assert not (tmp_path / "tasks").exists()
-    with spread(None, None, None) as none:
-        assert none is None
 
 
 def test_a_folder_that_exists_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from tailback.errors import TraceError
 from tailback.evidence import measure
+from tailback.traffic.computation import balanced
+from tailback.traffic.program import Op
 from tailback.traffic.readers import READERS, read_trace, timed_reader
 from tailback.traffic.readers.recorded_run import RecordedRun
 from tests.factories.inspector_files import (
@@ -81,6 +83,16 @@ def test_durations_alone_name_last_rank_to_begin(tmp_path: Path) -> None:
     assert run.measured.latecomers[0].rank == 2
     assert "Only the times of collectives are recorded" in run.measured.caveat
     assert run.origin_unix_ns is None
+
+
+def test_a_slow_rank_is_balanced_by_durations_alone(tmp_path: Path) -> None:
+    """The others compute as long as the quickest of them, which is not nothing."""
+    ends = (200.0, 100.0, 200.0)
+    ranks = [[untimed(all_reduce(k, 0, end)) for k in range(1, 9)] for end in ends]
+    program = read_trace(write(tmp_path, *ranks))
+    assert program.amount[program.kind == Op.COMPUTE].max() == 100_000_000
+    even = balanced(program)
+    assert even.amount[even.kind == Op.COMPUTE].max() < 1000
 
 
 def test_dropped_and_missing_records_are_said(tmp_path: Path) -> None:

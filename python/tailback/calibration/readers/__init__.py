@@ -6,6 +6,7 @@ one, write one module and add one line below.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tailback.calibration.model import BenchmarkData, BenchmarkReader, CalibrationError, Series
@@ -27,9 +28,21 @@ _LONGEST_PS = 3.6e15
 """An hour: benchmarks repeat each message many times."""
 
 
+_TAG = re.compile(r"^(?:[^<\n]{0,80}<std(?:out|err)>: ?|\[\d+,\d+\]: ?| *\d+: )", re.MULTILINE)
+"""What launchers put before each line of output: mpirun --tag-output, mpiexec -l, srun -l."""
+
+
+def without_tags(text: str) -> str:
+    """The output of a benchmark without the tags of a launcher before each of its lines."""
+    lines = sum(not line.isspace() for line in text.splitlines(keepends=True))
+    tagged = len(_TAG.findall(text))
+    # Lines of the launcher itself have none.
+    return _TAG.sub("", text) if tagged > lines / 2 else text
+
+
 def is_benchmark(path: Path) -> bool:
     """Whether a reader recognises a file."""
-    text = head(path, _SNIFFED)
+    text = without_tags(head(path, _SNIFFED))
     return any(entry.part.sniff(text) for entry in BENCHMARKS)
 
 
@@ -50,7 +63,7 @@ def read_benchmark_runs(path: Path) -> list[BenchmarkData]:
 
     A damaged run is left out with a note if there are others.
     """
-    text = content(path, CalibrationError).decode("utf-8-sig", errors="replace")
+    text = without_tags(content(path, CalibrationError).decode("utf-8-sig", errors="replace"))
     if not nccl_tests.sniff(text[:_SNIFFED]) or text.lstrip().startswith("{"):
         return [read_benchmark(path)]
     out: list[BenchmarkData] = []
@@ -89,6 +102,7 @@ def read_benchmark(path: Path) -> BenchmarkData:
             remedy="give the output alone",
         )
     text = data.decode("utf-8-sig", errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    text = without_tags(text)
     reader = next((entry.part for entry in BENCHMARKS if entry.part.sniff(text[:_SNIFFED])), None)
     if reader is None:
         raise CalibrationError(

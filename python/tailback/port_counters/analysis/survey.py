@@ -25,6 +25,7 @@ from tailback.port_counters.findings.conservation import (
     wrong_pairs_note,
 )
 from tailback.port_counters.findings.ill_links import ill_links, without
+from tailback.port_counters.findings.port_events import note_discards
 from tailback.port_counters.readers.model import CounterData
 from tailback.port_counters.schema import CounterError
 
@@ -94,7 +95,10 @@ def analyse(
             balances if are_credible(balances) else None,
         )
         ill, muted = without(ill, chosen.muted)
-        all_notes = [*source.notes, *inventory.notes, *notes, *unmatched, *muted]
+        if ports.is_empty():
+            notes = [*note_discards(source.counts(inventory), peers), *notes]
+        all_notes = [*notes, *source.notes, *inventory.notes, *unmatched, *muted]
+        once = read_once(source.counters.readings)
         judged = verdict.assess(
             ports,
             classes,
@@ -106,10 +110,11 @@ def analyse(
             ill=ill,
             changes=changes,
             balances=balances,
-            read_once=read_once(source.counters.readings).height + _never_read(source.counters),
+            read_once=once.height + _never_read(source.counters),
             damaged=bool(source.counters.left_out),
         )
-        return replace(judged, contradiction=contradiction)
+        devices = once["node_name"].unique(maintain_order=True).to_list()
+        return replace(judged, contradiction=contradiction, devices_read_once=devices)
     except CounterError as error:
         raise error if source.path is None else error.located(source.path) from None
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

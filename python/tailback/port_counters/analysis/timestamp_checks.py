@@ -13,6 +13,7 @@ import polars as pl
 from tailback.errors import option
 from tailback.names.ports import some_ports
 from tailback.port_counters.analysis.intervals import KEY, in_order
+from tailback.port_counters.increments import stopped_at, with_widths
 from tailback.port_counters.schema import CounterError, Flag
 from tailback.units import format_time
 
@@ -139,17 +140,29 @@ def _fell_too_little() -> pl.Expr:
 
 
 def read_once(readings: pl.DataFrame) -> pl.DataFrame:
-    """Ports that have one reading while others have more, so that they give no rate."""
+    """Ports that have one reading, so that they give no rate."""
     reading_counts = readings.group_by(*KEY).agg(n=pl.col("time_ns").n_unique())
-    once = reading_counts.filter(pl.col("n") == 1).sort("node_name", "port")
-    return once.clear() if once.height == reading_counts.height else once
+    return reading_counts.filter(pl.col("n") == 1).sort("node_name", "port")
 
 
 def note_single_readings(readings: pl.DataFrame) -> list[str]:
-    """A note on these ports."""
+    """A note on these ports while others have more; of all ports, on their full stall counters."""
     once = read_once(readings)
     if once.is_empty():
         return []
+    if once.height == readings.select(KEY).n_unique():
+        full = (
+            with_widths(readings.lazy(), KEY)
+            .filter(stopped_at(pl.col("xmit_wait_ticks"), pl.col("wait_limit")))
+            .collect()
+        )
+        if full.is_empty():
+            return []
+        return [
+            f"ports whose stall counter is full: {full.height}, like "
+            f"{some_ports(full.sort('node_name', 'port'))}: they waited for credit longer than it "
+            "can count; when is not known"
+        ]
     return [
         f"ports with only one reading, which gives no rate: {once.height}, like {some_ports(once)}"
     ]

@@ -6,6 +6,7 @@ over time: the stalled time of a port over the time it was observed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -39,7 +40,7 @@ from tailback.port_counters.schema import (
     exact_data,
     lost_gbps,
 )
-from tailback.units import counted, utc
+from tailback.units import counted, instant
 
 SINGLE_READING: Final = (
     "a single reading gives no rate: provide two or more readings of each port, "
@@ -108,6 +109,7 @@ class Verdict:
         changes: Table ``link_changes``: changes of links and devices, in order.
         balances: Table ``link_balances``: what was sent into each link and what arrived.
         read_once: Ports that are not in the tables, as they were read once at most.
+        devices_read_once: Devices of these ports.
         contradiction: Ports whose far ends counters and fabric state differently, as a sentence;
             empty if there are none.
     """
@@ -130,6 +132,7 @@ class Verdict:
         default_factory=lambda: pl.DataFrame(schema=BALANCES.polars_schema)
     )
     read_once: int = 0
+    devices_read_once: Sequence[str] = ()
     contradiction: str = ""
 
     def with_sign(self, sign: str) -> pl.DataFrame:
@@ -560,7 +563,7 @@ def links_down(down: pl.DataFrame) -> str:
         down: Rows of ``ill_links`` with the sign ``down``, the worst first.
     """
     row = down.row(0, named=True)
-    since = "" if row["since_ns"] is None else f" since {utc(row['since_ns'])}"
+    since = "" if row["since_ns"] is None else f" since {instant(row['since_ns'])}"
     lost = float(down["lost_gbps"].sum())
     text = f"{row['link']} is down{since}"
     if down.height > 1:

@@ -211,6 +211,10 @@ KINDS: Final = (
 """Kinds of findings, in the order in which they are told."""
 
 
+DISCARDS: Final = ("discarded-sent", "discarded")
+"""Kinds of packets that a port dropped for lack of room or time."""
+
+
 @dataclass(frozen=True)
 class Meaning:
     """Meaning of a counter, and the conclusion from its rise.
@@ -325,9 +329,16 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
             "rx_err_lane_1_phy",
             "rx_err_lane_2_phy",
             "rx_err_lane_3_phy",
-            "sai_port_stat_if_in_errors",
         ),
     ),
+    # Ethernet: SAI, as SONiC names it.
+    "if_in_fec_not_correctable_frames": (
+        Meaning("errors", "rx"),
+        ("if_in_fec_not_correctable_code_words", "llr_rx_bad"),
+    ),
+    "if_in_fec_correctable_frames": (Meaning("corrected", "rx"), ()),
+    "llr_tx_replay": (Meaning("errors", "tx"), ()),
+    "wred_dropped_packets": (Meaning("discarded-sent", "tx"), ()),
     "tx_errors": (
         Meaning("errors", "tx"),
         (
@@ -335,7 +346,6 @@ MEANINGS: Final[dict[str, tuple[Meaning, tuple[str, ...]]]] = {
             "if_out_errors",
             "ifouterrors",
             "transmit_errs",
-            "sai_port_stat_if_out_errors",
         ),
     ),
     # RoCE and RDMA: hw_counters and the names exporters and the recorder give them.
@@ -380,13 +390,13 @@ _MEANING: Final = {
 
 _EXPORTER: Final = re.compile(
     r"^(?:node_infiniband|node_network|node_ethtool|node_net|infiniband_(?:switch|hca)|infiniband|"
-    r"tailback)_(?=[a-z])"
+    r"tailback|sai_port_stat|est_port_stat)_(?=[a-z])"
 )
 _PAUSE: Final = re.compile(r"pause|xoff|pfc")
 _NOT_FRAMES: Final = re.compile(r"duration|transition|xon|storm|stop|_us$|time|watchdog")
 _PAUSED_US: Final = re.compile(
     r"(?P<side>[rt]x)_(?:prio[0-7]|global)_pause_duration|"
-    r"(?:sai_port_stat_)?pfc_[0-7]_(?P<sai>[rt]x)_pause_duration_us"
+    r"pfc_[0-7]_(?P<sai>[rt]x)_pause_duration_us"
 )
 """The durations whose unit, microseconds, is documented: of mlx5 and of SAI (SONiC)."""
 _CXI_PAUSE: Final = re.compile(r"hni_pause_(?P<side>recv|xoff_sent)_[0-7]")
@@ -527,6 +537,32 @@ def port_events(
                 )
             )
     return in_order(pl.DataFrame(rows, schema=PORT_EVENTS.polars_schema, orient="row"))
+
+
+def note_discards(readings: pl.DataFrame, peers: Peers | None = None) -> list[str]:
+    """A note on packets that ports discarded before the only reading of them.
+
+    Args:
+        readings: Rows of :data:`READINGS`, one of each counter.
+        peers: Far ends of links, if known.
+    """
+    kinds = {name: meaning_of(name) for name in readings["counter"].unique().to_list()}
+    discards = [name for name, kind in kinds.items() if kind and kind.kind in DISCARDS]
+    ports = (
+        readings.filter(pl.col("counter").is_in(discards), pl.col("value") > 0)
+        .group_by(_PORT)
+        .agg(count=pl.col("value").sum())
+        .sort("count", *_PORT, descending=[True, *[False] * len(_PORT)])
+    )
+    if ports.is_empty():
+        return []
+    worst = ports.row(0, named=True)
+    others = counted(ports.height - 1, "other port")
+    beside = f" ({int(ports['count'][1:].sum()):,} on {others})" if ports.height > 1 else ""
+    return [
+        f"{event_port(worst, peers)} discarded {_number(worst['count'], 'packet')}{beside} before "
+        "this reading; when is not known"
+    ]
 
 
 def speeds(readings: pl.DataFrame) -> pl.DataFrame:

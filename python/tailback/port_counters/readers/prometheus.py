@@ -70,6 +70,7 @@ METRICS: Final[dict[str, tuple[str, float]]] = {
             ("rate_bytes_per_second", ("capacity_gbps", _BYTES_PER_SECOND)),
         )
     },
+    "infiniband_hca_rate_bytes_per_second": ("capacity_gbps", _BYTES_PER_SECOND),
     # guilbaults/infiniband-exporter has the words, and the names, of ibqueryerrors.
     "infiniband_portxmitdata_total": ("data_bytes", 4),
     "infiniband_portxmitpkts_total": ("packets", 1),
@@ -118,6 +119,17 @@ _QUERY: Final = (
     "infiniband_switch_port_transmit_wait_total or node_network_transmit_bytes_total, with the "
     "bytes and the rates of the same ports"
 )
+_UPLINK: Final = {
+    "uplink": "peer",
+    "uplink_port": "peer_port",
+    "uplink_guid": "",
+    "uplink_lid": "",
+    "uplink_type": "",
+}
+"""Our names of labels of treydock/infiniband_exporter, empty where they only repeat others."""
+_FAR_ENDS: Final = ("infiniband_hca_uplink_info", "infiniband_switch_uplink_info")
+_ADAPTER: Final = "infiniband_hca_info"
+"""Metric of the same exporter whose label ``hca`` is the name of an adapter."""
 _HOST: Final = "node_uname_info"
 """Metric of node_exporter whose label ``nodename`` is the name of its host."""
 _NODE: Final = ("node", "node_name", "switch", "host", "hostname", "nodename", "instance")
@@ -173,6 +185,7 @@ class PortSeries:
     Attributes:
         series: Labels of each series, and its times and values.
         hosts: Names that the host of an exporter has, by the exporter's ``instance``.
+        adapters: Names of adapters by their GUID.
         unknown: Metrics that are not used.
     """
 
@@ -180,11 +193,16 @@ class PortSeries:
         default_factory=list
     )
     hosts: dict[str, set[str]] = field(default_factory=dict)
+    adapters: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, None] = field(default_factory=dict)
 
     def knows(self, name: str) -> bool:
         """Whether a metric is read. Others are noted."""
-        if _target(name)[0] or name in (_HOST, INFO) or meaning_of(name) is not None:
+        if (
+            _target(name)[0]
+            or name in (_HOST, _ADAPTER, INFO, *_FAR_ENDS)
+            or meaning_of(name) is not None
+        ):
             return True
         self.unknown.setdefault(name or "a series without a name")
         return False
@@ -204,7 +222,15 @@ class PortSeries:
         if labels["__name__"] == _HOST:
             names = self.hosts.setdefault(labels.get("instance", ""), set())
             names.update([labels["nodename"]] if labels.get("nodename") else [])
+        elif labels["__name__"] == _ADAPTER:
+            self.adapters[labels.get("guid", "")] = labels.get("hca", "")
         else:
+            if labels["__name__"] in _FAR_ENDS:
+                named = {_UPLINK.get(label, label): value for label, value in labels.items()}
+                labels = {
+                    **{label: value for label, value in named.items() if label},
+                    "__name__": INFO,
+                }
             if "local_guid" in labels:
                 named = {_LOCAL.get(label, label): value for label, value in labels.items()}
                 labels = {label: value for label, value in named.items() if label}
@@ -216,10 +242,15 @@ class PortSeries:
         event_rows: list[tuple[Any, ...]] = []
         devices: dict[str, DeviceIdentity] = {}
         peers: dict[tuple[Any, ...], int | None] = {}
+        adapter_gbps: dict[int, float] = {}
         for labels, values in self.series:
             name = labels["__name__"]
             column, scale = _target(name)
             guid, device, port, interface = _place(self._with_host(labels))
+            if guid and column == "capacity_gbps" and _first(labels, _PORT) is None:
+                # infiniband_exporter states the rate of an adapter, not of its ports.
+                adapter_gbps[guid] = max((value * scale for _, value in values), default=0.0)
+                continue
             devices[device.key] = device
             place = (guid, device.key, port, interface)
             if labels.get("peer"):
@@ -248,7 +279,13 @@ class PortSeries:
             .agg(pl.col(column).max() for column in columns)
         )
         frame = _with_lane_rates(with_all_drops(frame))
-        if "capacity_gbps" in columns:
+        if adapter_gbps:
+            stated = pl.col("node_guid").replace_strict(
+                adapter_gbps, default=None, return_dtype=pl.Float64
+            )
+            known = [pl.col("capacity_gbps")] if "capacity_gbps" in frame.columns else []
+            frame = frame.with_columns(capacity_gbps=pl.coalesce(*known, stated))
+        if "capacity_gbps" in frame.columns:
             # An interface that is down has no rate.
             rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")
             frame = frame.with_columns(capacity_gbps=rate)
@@ -264,7 +301,13 @@ class PortSeries:
         )
 
     def _with_host(self, labels: Mapping[str, str]) -> Mapping[str, str]:
-        """The labels of a series of node_exporter with the name of its host, where it is known."""
+        """The labels of a series with the name of its host or adapter, where that is known."""
+        adapter = self.adapters.get(labels.get("guid", ""))
+        if adapter and not labels.get("switch"):
+            return {
+                **{label: value for label, value in labels.items() if label != "hca"},
+                "node": adapter,
+            }
         names = self.hosts.get(labels.get("instance", ""), set())
         if len(names) != 1 or not labels["__name__"].startswith("node_"):
             return labels

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tailback.io.input_files import content, head, is_input_file
+from tailback.port_counters.findings.port_events import meaning_of
 from tailback.port_counters.readers.interface_counters import interface_row
 from tailback.port_counters.readers.model import (
     CounterData,
@@ -60,7 +61,7 @@ def read(path: Path, *, time_ns: int | None = None) -> CounterData:
         counters = {
             name: parse_counter(str(value), path, 1, 1)
             for name, value in statistics.items()
-            if name.startswith("SAI_PORT_STAT_") and str(value) != "N/A"
+            if (name.startswith("SAI_PORT_STAT_") or meaning_of(name)) and str(value) != "N/A"
         }
         row = interface_row(counters, unknown)
         row |= {"node_name": node, "interface": interface, "source": "sonic"}

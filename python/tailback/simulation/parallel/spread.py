@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from tailback.io.folders import PrivateFolder
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.parallel.task_folder import POLL_S, TaskFolder, scenario_of, work
+from tailback.simulation.parallel.task_threads import TaskThreads
 from tailback.simulation.prepare import PreparedScenario
 from tailback.workers import LocalProcesses, executor, task_script
 
@@ -66,8 +67,10 @@ def _wait_for_folder(folder: Path, idle_s: float) -> tuple[PrivateFolder, Prepar
 
 
 @contextmanager
-def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[TaskFolder | None]:
-    """Start workers, and end them in the end; yields None if none are asked for.
+def spread(
+    workers: int | None, dask: Any, tasks: Tasks | None, threads: int | None = None
+) -> Iterator[TaskFolder | TaskThreads]:
+    """Start workers, and end them in the end: threads of this process if none are asked for.
 
     Args:
         workers: Number of processes on this machine.
@@ -75,12 +78,14 @@ def spread(workers: int | None, dask: Any, tasks: Tasks | None) -> Iterator[Task
         tasks: Folder of the tasks, which does not exist yet, or one that this process created. All
             workers see it under the same path, and workers that someone else starts may serve it.
             It is removed in the end. Default: a temporary folder; for Dask in the current folder.
+        threads: Threads that the user asked for; None for as many as there are cores.
 
     Raises:
         RunError: The folder exists or cannot be written, or there is no such cluster.
     """
     if workers is None and dask is None and tasks is None:
-        yield None
+        with closing(TaskThreads(threads)) as here:
+            yield here
         return
     with ExitStack() as stack:
         if tasks is None:

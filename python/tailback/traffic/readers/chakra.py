@@ -75,8 +75,8 @@ def read(path: Path) -> Program:
         The program. The operations of a rank are in the order in which they can begin.
 
     Raises:
-        TraceError: The trace of a rank is missing, damaged or cut short, or nodes depend on missing
-            nodes or on each other.
+        TraceError: The trace of a rank is missing, damaged or cut short, or nodes depend on each
+            other.
     """
     stem, files = _files(path)
     decoded = _decode_files(files)
@@ -145,20 +145,16 @@ def _decode_files(files: list[Path]) -> dict[str, Any]:
         return _core.read_chakra(len(files), data, numbers, LONGEST_PS)
     except ValueError as error:
         at, kind, number, name, message = error.args
-    remedy = _DAMAGED
-    if kind == "lost":
-        remedy = "the trace is cut short or damaged: copy it again or make it again"
     messages = {
         "bytes": f"cannot be decoded: {message}",
         "empty": "has no nodes",
         "again": f"two nodes have the number {number}",
         "node": f"{shown(name)}: {message}",
-        "lost": f"node {number} depends on node {message}, which does not exist",
         "large": "has more nodes than Tailback can number",
     }
     place = None if kind in ("empty", "large") else f"node {number}"
     place = f"byte {number}" if kind == "bytes" else place
-    raise TraceError(messages[kind], file=files[at], place=place, remedy=remedy)
+    raise TraceError(messages[kind], file=files[at], place=place, remedy=_DAMAGED)
 
 
 def _contents(files: list[Path]) -> Iterator[bytes]:
@@ -263,6 +259,11 @@ def _notes(decoded: dict[str, Any]) -> list[str]:
     out = []
     if decoded["without_duration"]:
         out.append(f"{decoded['without_duration']} computations have no duration and take no time")
+    if decoded["missing_dependencies"]:
+        out.append(
+            f"{decoded['missing_dependencies']:,} dependencies on nodes that the trace lacks, as "
+            "converters drop some, are left out: operations may begin too early"
+        )
     if decoded["left_out"]:
         out.append(
             f"{decoded['left_out']} collectives of some of the ranks, or of a kind that is "

@@ -115,7 +115,8 @@ _FORMATS: Final = (
     ),
     _Format(
         "a PyTorch execution trace (of its operators)",
-        rb"\A\s*\{[^{}\[\]]{0,400}\"schema\"\s*:\s*\"[^\"]{0,40}chakra",
+        rb"\A\s*\{[^{}\[\]]{0,400}\"schema\"\s*:\s*\"(?:[^\"]{0,40}chakra|[0-9.]{1,20}\"[^{}]{0,400}"
+        rb"\{[^{}]{0,200}\[pytorch\|profiler\|)",
         (),
         _EXECUTION,
     ),
@@ -134,7 +135,7 @@ _FORMATS: Final = (
     ),
     _Format(
         "a Chakra execution trace as JSON",
-        rb"\A\s*[{\[].*\"type\"\s*:\s*\"(?:COMP|COMM_COLL|"
+        rb"\A\s*\{\s*\"workload_graph\"|\A\s*[{\[].*\"type\"\s*:\s*\"(?:COMP|COMM_COLL|"
         rb"COMM_SEND|COMM_RECV|MEM_LOAD|MEM_STORE|METADATA)_NODE\"",
         (),
         _CHAKRA_TEXT,

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from tailback.arrays import Ints
+from tailback.arrays import Ints, distinct_columns
 from tailback.traffic.collectives import (
     ALLTOALL_PAIRWISE_BYTES,
     CollectiveStep,
@@ -195,9 +195,9 @@ def _calls(program: Program, messages: MessageSet, turn: Ints) -> Iterator[Messa
     graph = csr_array((np.ones(len(messages)), (messages.src, messages.dst)), shape=(n, n))
     group = connected_components(graph, directed=False)[1][messages.src]
     keys = np.stack([messages.label, program.tag[messages.send], turn, group])
-    _, index = np.unique(keys, axis=1, return_inverse=True)
-    order = np.argsort(index.reshape(-1), kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(index.reshape(-1)[order])) + 1):
+    _, number = distinct_columns(keys.astype(np.int64))
+    order = np.argsort(number, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
         call = MessageSet(*(column[rows] for column in messages.__dict__.values()))
         if len(np.unique(np.concatenate([call.src, call.dst]))) < MIN_SENDERS:
             raise DoesNotApplyError(f"calls there are of fewer than {MIN_SENDERS} ranks")

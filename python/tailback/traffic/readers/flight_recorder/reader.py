@@ -251,6 +251,6 @@ def _with_gaps(calls: Sequence[RankCall]) -> list[RankCall]:
     """Calls with the time before each as computation."""
     out, at = [], calls[0].start_ns if calls else 0
     for call in calls:
-        out.append(replace(call, before_ps=max(call.start_ns - at, 0) * 1000))
+        out.append(replace(call, before_ps=max((call.start_ns - at) * 1000, 1)))
         at = max(call.end_ns, at)
     return out

@@ -245,7 +245,9 @@ def _load_files(path: Path, files: tuple[tuple[Path, int], ...], others: tuple[s
     complete = complete and not any(each.unreadable for each in read_files)
     complete = complete and not (damaged or n_lost or n_untimed or n_incomplete)
     calls = [
-        _with_gaps(rank_calls, complete=complete or bool(durations_only)) for rank_calls in calls
+        # Computation is relative to that of the quickest rank, which has some, too.
+        _with_gaps(each, complete=complete or not timed, least_ps=0 if timed else 1)
+        for each in calls
     ]
     if _launch_late(calls):
         notes.append(SYNCHRONISED)
@@ -609,12 +611,13 @@ def _choice(
     )
 
 
-def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:
+def _with_gaps(calls: Sequence[RankCall], *, complete: bool, least_ps: int = 0) -> list[RankCall]:
     """Calls of a rank with the time before each, and what of it the host had launched nothing.
 
     Args:
         calls: The calls.
         complete: Whether calls that are not recorded are too small to take time.
+        least_ps: Least time before each call, ps.
     """
     out = []
     at = calls[0].start_ns if calls else 0
@@ -625,7 +628,7 @@ def _with_gaps(calls: Sequence[RankCall], *, complete: bool) -> list[RankCall]:
         idle = min(max(call.launched_ns - at, 0), gap) * 1000 if call.launched_ns else -1
         unrecorded = bool(skipped) and not complete
         # A picosecond, so that the program computes where the trace has a gap.
-        before = min(gap, 1) if unrecorded else gap * 1000
+        before = min(gap, 1) if unrecorded else max(gap * 1000, least_ps)
         out.append(replace(call, before_ps=before, idle_ps=idle, unrecorded_before=unrecorded))
         at = max(call.end_ns, at)
     return out
