@@ -18,6 +18,10 @@ MIN_REPETITIONS = 3
 """Minimum number of repetitions to determine the usual time of a computation."""
 
 
+REPEATED = 4
+"""Repetitions from which a part of a program tells differences between ranks from its noise."""
+
+
 def balanced(program: Program) -> Program:
     """The same program with computation spread evenly over its ranks.
 
@@ -25,6 +29,9 @@ def balanced(program: Program) -> Program:
     rank makes them after different messages. In each part, every rank computes for the mean time of
     all ranks, or for the median if it is shorter: a few slow ranks would not pass their work on to
     others. Differences between repetitions are noise and stay.
+
+    Where ranks shared cores, what occurs once stays, if other parts are repeated: it may be
+    processor time of the start, such as that of first touching memory, which no balance saves.
     """
     compute = program.kind == Op.COMPUTE
     if not compute.any():
@@ -46,6 +53,9 @@ def balanced(program: Program) -> Program:
     middle[anywhere] = np.nanmedian(np.where(has, cell_mean, np.nan)[:, anywhere], axis=0)
     level = np.minimum(mean, middle)
     scale = np.divide(level[None, :], cell_mean, out=np.ones_like(cell_mean), where=has)
+    most = count.max(axis=0)
+    if program.recording is not None and program.recording.processor_time:
+        scale[:, (most <= 1) & (most.max() >= REPEATED)] = 1.0
     return _replace_compute(program, compute, amount * scale[rank, part])
 
 

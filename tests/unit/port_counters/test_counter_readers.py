@@ -191,7 +191,7 @@ def test_ibqueryerrors(tmp_path: Path) -> None:
     assert "1 damaged row (b.txt, line 2, column 40: '1x2' is not a" in damaged.left_out[0]
 
 
-def test_a_page_states_rates_names_and_far_ends_of_adapters(tmp_path: Path) -> None:
+def test_a_page_states_rates_and_names_of_adapters(tmp_path: Path) -> None:
     """As infiniband_exporter does: by GUID, in metrics of their own."""
     page = (
         "# TYPE infiniband_hca_info gauge\n"

@@ -79,3 +79,12 @@ def test_one_thread_starts_no_others() -> None:
     tasks.put(Change())
     assert threading.active_count() == begun
     assert tasks.take(0) is None
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_large_runs_are_left_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_threads, "MOST_BYTES", 1)
+    with closing(TaskThreads()) as tasks:
+        tasks.open(prepare(parse(SCENARIO)))
+        numbers = [tasks.put(Change(seed_offset=seed)) for seed in range(3)]
+        assert [tasks.take(number) for number in numbers] == [None] * 3

@@ -9,7 +9,7 @@ import pytest
 
 from tailback.traffic.computation import balanced, with_equal_totals, without_noise
 from tailback.traffic.patterns.columns import Operations, assemble
-from tailback.traffic.program import POSTS, Label, Op, Program
+from tailback.traffic.program import POSTS, Label, Op, Program, RecordedTimes
 
 RANKS, ROUNDS = 4, 9
 USUAL = np.array([900, 1000, 1100, 1400], np.int64)
@@ -223,3 +223,13 @@ def test_equal_totals_keep_the_order_of_work() -> None:
     after = computed(with_equal_totals(program(amount)))
     assert after[0].tolist() == amount[0].tolist() and after[1].tolist() == amount[1].tolist()
     assert after[3].tolist() == [1000] * (ROUNDS - 1)
+
+
+def test_the_start_of_ranks_that_share_cores_stays() -> None:
+    """It occurs once: how much of it is first touch of memory, no recording tells."""
+    amount = np.full((RANKS, ROUNDS), 1000, np.int64)
+    amount[2, 0] = 9000
+    alone = program(amount)
+    shared = replace(alone, recording=RecordedTimes(1, 1, processor_time=True))
+    assert computed(balanced(alone))[2, 0] < 9000
+    assert computed(balanced(shared)).tolist() == amount.tolist()

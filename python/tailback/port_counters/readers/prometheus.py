@@ -283,8 +283,8 @@ class PortSeries:
             stated = pl.col("node_guid").replace_strict(
                 adapter_gbps, default=None, return_dtype=pl.Float64
             )
-            known = [pl.col("capacity_gbps")] if "capacity_gbps" in frame.columns else []
-            frame = frame.with_columns(capacity_gbps=pl.coalesce(*known, stated))
+            of_ports = [pl.col("capacity_gbps")] if "capacity_gbps" in frame.columns else []
+            frame = frame.with_columns(capacity_gbps=pl.coalesce(*of_ports, stated))
         if "capacity_gbps" in frame.columns:
             # An interface that is down has no rate.
             rate = pl.when(pl.col("capacity_gbps") > 0).then("capacity_gbps")

@@ -13,10 +13,11 @@ from tailback.evaluate import Change
 from tailback.run.run import Run
 from tailback.simulation.evaluate import make_simulation
 from tailback.simulation.execute import thread_count
+from tailback.simulation.memory import estimate_memory
 from tailback.simulation.prepare import PreparedScenario
 
-MOST_RUNS = 16
-"""Runs that may wait to be taken, as they hold memory: the threads pause meanwhile."""
+MOST_RUNS, MOST_BYTES = 16, 1_000_000_000
+"""Runs that may be made or wait to be taken, and their memory: the threads pause meanwhile."""
 
 MOST_THREADS = 4
 """Threads in total: the tables of a run are made by one at a time, a quarter of the time."""
@@ -37,6 +38,7 @@ class TaskThreads:
     threads: int | None = None
     _simulate: Callable[[Change], Run] | None = None
     _count: int = 0
+    _most_runs: int = MOST_RUNS
     _open: OrderedDict[int, Change] = field(default_factory=OrderedDict)
     _running: set[int] = field(default_factory=set)
     _runs: dict[int, Run | None] = field(default_factory=dict)
@@ -50,6 +52,8 @@ class TaskThreads:
         engine = thread_count(self.threads, prepared.fabric.n_nodes)
         total = _cores() if self.threads is None else self.threads
         self._count = min(total, MOST_THREADS) // engine - 1
+        needed = estimate_memory(prepared.fabric, prepared.scenario, prepared.program).total
+        self._most_runs = min(MOST_RUNS, MOST_BYTES // max(needed, 1))
         self._simulate = make_simulation(prepared, self._check, threads=1)
 
     def put(self, change: Change) -> int:
@@ -103,14 +107,15 @@ class TaskThreads:
     def _next_task(self) -> tuple[int, Change] | None:
         """Wait for a task; None when there will be no more."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or (self._open and len(self._runs) < MOST_RUNS)
-            )
+            self._changed.wait_for(lambda: self._closed or (self._open and self._has_room()))
             if self._closed:
                 return None
             number, change = self._open.popitem()
             self._running.add(number)
             return number, change
+
+    def _has_room(self) -> bool:
+        return len(self._runs) + len(self._running) < self._most_runs
 
 
 def _cores() -> int:
