@@ -283,6 +283,8 @@ class Candidate(FrozenModel):
         action: What to do, one sentence; empty for placements.
         assumes: Condition for it to be possible or to compute the same result; empty if there is
             none.
+        openmpi_options: Options of Open MPI's ``mpirun`` that make it, or part of it; empty if
+            none do.
         estimate_ps: Time of our job by the fluid model, 0 if not estimated.
         elapsed_ps: Time of our job by the packet engine (mean over seeds), 0 if not simulated.
         low_ps: Minimum of ``elapsed_ps`` over the seeds.
@@ -310,6 +312,7 @@ class Candidate(FrozenModel):
     part_kinds: tuple[Kind, ...] = ()
     action: str = ""
     assumes: str = ""
+    openmpi_options: str = ""
     estimate_ps: int = 0
     elapsed_ps: int = 0
     low_ps: int = 0

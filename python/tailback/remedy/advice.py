@@ -78,7 +78,9 @@ NONE_HELPS: dict[Cause, str] = {
 NO_OTHER_PROGRAM = "None of the changes of a program that can be simulated applies to this one."
 """What is said if no change was simulated that removes an overload of nodes."""
 
-SIMULATED_BY_REMOVAL: frozenset[Cause] = frozenset({"other-traffic", "slow-link"})
+SIMULATED_BY_REMOVAL: frozenset[Cause] = frozenset(
+    {"other-traffic", "slow-link", "imbalance", "noise"}
+)
 """Causes whose advice is to remove them, as a simulation without them does."""
 
 AVOIDED_LINKS_SHOWN = 8

@@ -44,5 +44,14 @@ def patterns(run: Run, diagnosis: Diagnosis, context: RemedyContext) -> list[Pro
             proposals.append(Proposal("pattern", entry.name, not_applicable=why.message))
             continue
         change = Change(program=rewrite.program)
-        proposals.append(Proposal("pattern", entry.name, change, rewrite.action, rewrite.assumes))
+        proposals.append(
+            Proposal(
+                "pattern",
+                entry.name,
+                change,
+                rewrite.action,
+                rewrite.assumes,
+                openmpi=rewrite.openmpi,
+            )
+        )
     return proposals

@@ -180,6 +180,7 @@ def not_simulated(
         part_kinds=proposal.part_kinds,
         action=proposal.action,
         assumes=proposal.assumes,
+        openmpi_options=proposal.openmpi_options,
         estimate_ps=estimate_ps,
         status=status,
         reason=reason,
@@ -256,6 +257,7 @@ class _Trial:
             part_kinds=proposal.part_kinds,
             action=proposal.action,
             assumes=proposal.assumes,
+            openmpi_options=proposal.openmpi_options,
             estimate_ps=self.estimate_ps,
             elapsed_ps=round(sum(times) / len(times)),
             low_ps=min(times),
@@ -345,7 +347,8 @@ def with_gain_intervals(
     engines of the context. The fastest of each class (kinds that users can apply, usable ones, all,
     and each kind alone) are compared in a quarter of the draws, where each draw halves the field,
     and the best of these in all. If a candidate loses with one of the engines, or in more draws
-    than :data:`MAX_LOSERS` allows, the next one is compared too.
+    than :data:`MAX_LOSERS` allows, the next one is compared too. Then parts of the best change are,
+    if they are about as fast as all of it.
 
     Args:
         run: The observed run.
@@ -382,10 +385,25 @@ def with_gain_intervals(
             _compare(ordered, most, compared, before, changes, (draws, engines), context)
             _decide_in_more_draws(ordered, compared, before, changes, (draws, engines), context)
         step(f"comparing changes in {len(draws)} draws", len(classes) / (len(classes) + 1))
+        simpler = _simpler_than_best(faster, compared, before)[:FINALISTS]
+        _compare(simpler, FINALISTS, compared, before, changes, (draws, engines), context)
         for kind in sorted(everything):
             alone = [c for c in faster if c.kinds == {kind}]
             _compare(alone, 1, compared, before, changes, (draws, engines), context)
     return [compared.get(candidate.name, candidate) for candidate in candidates]
+
+
+def _simpler_than_best(
+    faster: Sequence[Candidate], compared: Mapping[str, Candidate], before: Candidate
+) -> list[Candidate]:
+    """Parts of the best compared change that are about as fast as all of it, the fewest first."""
+    helping = [c for c in compared.values() if is_improvement(c, before)]
+    best = max(helping, key=lambda c: (mean_gain(c, before), c.name), default=None)
+    if best is None:
+        return []
+    fewer = [c for c in faster if {*(c.parts or (c.name,))} < {*best.parts}]
+    alike = [c for c in fewer if best.elapsed_ps > (1 - MIN_GAIN) * c.elapsed_ps]
+    return sorted(alike, key=lambda c: (len(c.kinds), fastest_first(c)))
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -34,6 +34,7 @@ class Proposal:
         assumes: What it assumes; empty if nothing.
         combines: The combined proposals; empty for others.
         variant: How a placement was computed; None if unknown, or for other kinds.
+        openmpi: Options of Open MPI's ``mpirun`` that make it; empty if none do.
         not_applicable: Why it does not apply to the program; empty if it does.
     """
 
@@ -44,6 +45,7 @@ class Proposal:
     assumes: str = ""
     combines: tuple[Proposal, ...] = ()
     variant: PlacementVariant | None = None
+    openmpi: str = ""
     not_applicable: str = ""
 
     @property
@@ -55,6 +57,11 @@ class Proposal:
     def parts(self) -> tuple[str, ...]:
         """Names of the combined proposals; empty for others."""
         return tuple(part.name for part in self.combines)
+
+    @property
+    def openmpi_options(self) -> str:
+        """Options of ``mpirun`` of all its parts."""
+        return " ".join(dict.fromkeys(part.openmpi for part in self.single if part.openmpi))
 
     @property
     def part_kinds(self) -> tuple[Kind, ...]:

@@ -50,6 +50,14 @@ def test_every_writer_is_tested() -> None:
     assert sorted([*LINES, "torchrun"]) == sorted([*COMMANDS, "torchrun"]) == WRITERS.names()
 
 
+def test_commands_of_open_mpi_take_its_options() -> None:
+    for name in ("openmpi", "openmpi-seq", "slurm"):
+        file = write(name, assignment_for(regular(3, 1, 3), np.array([2, 2, 0, 0])), "ranks")
+        changed = file.with_openmpi_options("--mca key 1").command
+        assert changed == file.command.replace("mpirun ", "mpirun --mca key 1 ")
+        assert file.with_openmpi_options("") == file
+
+
 def test_torchrun_gets_node_ranks_of_hosts() -> None:
     file = write("torchrun", assignment_for(regular(3, 1, 3), np.array([2, 2, 0, 0])), "ranks")
     assert file.text == "node002 0\nnode000 1\n"

@@ -23,6 +23,7 @@ from tailback.placement import place
 from tailback.placement.variant import HostChoice, PlacementVariant
 from tailback.remedy import REMEDIES, Proposal, RemedyContext, find_remedy, recommend
 from tailback.remedy.optimiser import CHEAP_EVENTS, combine_changes
+from tailback.remedy.proof import _simpler_than_best
 from tailback.remedy.rate_control import worth_proving
 from tailback.run.run import Run
 from tailback.scenario.model import parse
@@ -701,3 +702,23 @@ def test_a_full_receiver_limits_the_run() -> None:
     # Taking turns was simulated, and only that is said.
     assert "1 change simulated" in diagnosis.remedy.action
     assert "not simulated" not in diagnosis.remedy.action
+
+
+def test_parts_as_fast_as_the_whole_are_compared() -> None:
+    """The best change combines three; without one of them it is as fast."""
+    now = candidate("block", "placement", 100)
+    whole = candidate("tile + early + rates", "combined", 80).model_copy(
+        update={
+            "parts": ("tile", "early", "rates"),
+            "part_kinds": ("placement", "pattern", "rate-control"),
+            "gain": 0.2,
+            "gain_low": 0.1,
+        }
+    )
+    pair = candidate("early + rates", "combined", 81).model_copy(
+        update={"parts": ("early", "rates"), "part_kinds": ("pattern", "rate-control")}
+    )
+    slower, other = candidate("early", "pattern", 90), candidate("shift", "placement", 80)
+    faster = [whole, pair, slower, other]
+    assert _simpler_than_best(faster, {whole.name: whole}, now) == [pair]
+    assert _simpler_than_best(faster, {}, now) == []

@@ -134,6 +134,12 @@ def rewritten(name: str, program: Program, phases: tuple[str, ...] = ("y",)) -> 
     return REWRITES[name](program, labels_of_phases(program, phases))
 
 
+def test_options_of_open_mpi_are_in_the_action() -> None:
+    made = rewritten("other-alltoall", program_of(APPLIES["other-alltoall"][0]))
+    assert made.openmpi.endswith("--mca coll_tuned_alltoall_algorithm 1")
+    assert made.openmpi in made.action
+
+
 def program_of(options: Options) -> Program:
     """The program of a pattern, or one of those built here."""
     here = {"aggregated": aggregated, "summed": summed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -83,6 +83,13 @@ class RankFile:
     before: str
     after: str
     read_as: str = ""
+
+    def with_openmpi_options(self, options: str) -> RankFile:
+        """The file with further options in its command, where that is one of Open MPI."""
+        if not options or not self.writer.startswith("openmpi"):
+            return self
+        program, _, arguments = self.before.partition(" ")
+        return replace(self, before=f"{program} {options} {arguments}")
 
     @property
     def command(self) -> str:

@@ -44,7 +44,7 @@ MAX_MESSAGES = 1 << 19
 
 _ASSUMES = "the MPI library has this algorithm and follows the option"
 
-_OPTION = "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_{}_algorithm {} in Open MPI"
+_OPTION = "--mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_{}_algorithm {}"
 
 Steps = Callable[[int, int], list[CollectiveStep]]
 """Steps of a member of a communicator: its size, and the number of the member."""
@@ -71,9 +71,10 @@ def other_alltoall(program: Program, focus: Focus) -> Rewritten:
     number, how = (1, "all blocks at once") if at_once else (2, "to one partner after another")
     return Rewritten(
         edit.build(),
-        f"Let MPI_Alltoall send {how}: {_OPTION.format('alltoall', number)}.",
+        f"Let MPI_Alltoall send {how}: {_OPTION.format('alltoall', number)} in Open MPI.",
         "result",
         _ASSUMES,
+        _OPTION.format("alltoall", number),
     )
 
 
@@ -103,9 +104,10 @@ def broadcast_by_binary_tree(program: Program, focus: Focus) -> Rewritten:
         _replace(edit, call, steps, tag)
     return Rewritten(
         edit.build(),
-        f"Let MPI_Bcast send down a binary tree: {_OPTION.format('bcast', 5)}.",
+        f"Let MPI_Bcast send down a binary tree: {_OPTION.format('bcast', 5)} in Open MPI.",
         "result",
         _ASSUMES,
+        _OPTION.format("bcast", 5),
     )
 
 
@@ -138,9 +140,10 @@ def allgather_by_doubling(program: Program, focus: Focus) -> Rewritten:
         _replace(edit, call, partial(_with_bytes, doubling_allgather, block), tag)
     return Rewritten(
         edit.build(),
-        f"Let MPI_Allgather double recursively: {_OPTION.format('allgather', 3)}.",
+        f"Let MPI_Allgather double recursively: {_OPTION.format('allgather', 3)} in Open MPI.",
         "result",
         _ASSUMES,
+        _OPTION.format("allgather", 3),
     )
 
 
@@ -162,9 +165,10 @@ def rabenseifner_allreduce(program: Program, focus: Focus) -> Rewritten:
     return Rewritten(
         edit.build(),
         "Let MPI_Allreduce halve and double recursively (Rabenseifner): "
-        f"{_OPTION.format('allreduce', 6)}.",
+        f"{_OPTION.format('allreduce', 6)} in Open MPI.",
         "result",
         _ASSUMES,
+        _OPTION.format("allreduce", 6),
     )
 
 

@@ -32,12 +32,14 @@ class Rewritten:
             ``bytes`` (between each pair of ranks, in each phase), or only the ``result`` (other
             messages replace them).
         assumes: Condition under which the program computes the same result; empty if there is none.
+        openmpi: Options of Open MPI's ``mpirun`` that change the program so; empty if none do.
     """
 
     program: Program
     action: str
     keeps: Keeps
     assumes: str = ""
+    openmpi: str = ""
 
 
 Focus = frozenset[int]
