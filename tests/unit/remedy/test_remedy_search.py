@@ -707,7 +707,7 @@ def test_a_full_receiver_limits_the_run() -> None:
 def test_parts_as_fast_as_the_whole_are_compared() -> None:
     """The best change combines three; without one of them it is as fast."""
     now = candidate("block", "placement", 100)
-    whole = candidate("tile + early + rates", "combined", 80).model_copy(
+    three = candidate("tile + early + rates", "combined", 80).model_copy(
         update={
             "parts": ("tile", "early", "rates"),
             "part_kinds": ("placement", "pattern", "rate-control"),
@@ -719,6 +719,6 @@ def test_parts_as_fast_as_the_whole_are_compared() -> None:
         update={"parts": ("early", "rates"), "part_kinds": ("pattern", "rate-control")}
     )
     slower, other = candidate("early", "pattern", 90), candidate("shift", "placement", 80)
-    faster = [whole, pair, slower, other]
-    assert _simpler_than_best(faster, {whole.name: whole}, now) == [pair]
+    faster = [three, pair, slower, other]
+    assert _simpler_than_best(faster, {three.name: three}, now) == [pair]
     assert _simpler_than_best(faster, {}, now) == []
