@@ -204,8 +204,8 @@ SAMPLES = {
     # Three and one integer of 4 B; 20 ns before the send, 5 ns after the receive.
     "dumpi": Sample(_dumpi, 2, 16, 25_000, "run-0001.bin"),
     # Two sums of two ranks by a ring, two messages a rank of 4,000 B, doubled by LL; 100 us before
-    # the second on one rank.
-    "flight-recorder": Sample(write_flight_recorder, 8, 64_000, 100_000_000, "nccl_trace_rank_1"),
+    # the second on one rank, a picosecond before the three other calls.
+    "flight-recorder": Sample(write_flight_recorder, 8, 64_000, 100_000_003, "nccl_trace_rank_1"),
     # 100 B one way and 7 B the other; 50 ns and 20 ns.
     "goal": Sample(_text("two.goal", GOAL), 2, 107, 70_000, "two.goal"),
     # Three of 64 B one way; 8 B and 9 B the other.
