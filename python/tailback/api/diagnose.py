@@ -477,8 +477,9 @@ class _Workflow:
                 # If there is none, the short screen says why.
                 assumptions = assumptions if files else [*unwritten, *assumptions]
                 rates = "" if change.rates is None else pair_rates(prepared, change)
-                chosen = next(c for c in remedy.candidates if c.name == remedy.name)
-                files = [file.with_openmpi_options(chosen.openmpi_options) for file in files]
+                options_of = {c.name: c.openmpi_options for c in remedy.candidates}
+                further = options_of.get(remedy.name, "")
+                files = [file.with_openmpi_options(further) for file in files]
                 remedy = _with_files(remedy, files, rates)
         warnings = list(dict.fromkeys(warnings))
         update = {"remedy": remedy, "warnings": warnings, "assumptions": assumptions}
